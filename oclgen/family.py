@@ -28,6 +28,8 @@ class Traits:
         transforming: it computes in a transformed domain, which costs digits: see
             `winograd_matrices`.
         instructions: those beyond OpenCL C that it asks a device for, each by at least one config.
+        sparing: the config that takes the place of `DEFAULT` where a work-item has few registers
+            (`Limits.has_few_registers`), if `DEFAULT` does not fit into them.
         packing: a config that packs its operands by kernels in OpenCL C alone, though the product
             behind needs instructions that no simulator has.
     """
@@ -37,6 +39,7 @@ class Traits:
     for_cpus: bool = False
     transforming: bool = False
     instructions: frozenset[str] = frozenset()
+    sparing: Any = None
     packing: Any = None
 
 

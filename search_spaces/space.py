@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import search_spaces
-from oclgen.families import FAMILIES, valid_configs
+from oclgen.families import FAMILIES, default_of, valid_configs
 from oclgen.families.conv.conv_as_gemm import ConvAsGemm, lowered
 from oclgen.limits import Limits
 from oclgen.problem import Problem
@@ -166,14 +166,14 @@ def _with_guessed(splits: Iterable[Any], guessed: set[int]) -> tuple[Value, ...]
 
 
 def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
-    """Return valid configs to begin with: the family's first guesses, then its `DEFAULT`.
+    """Return valid configs to begin with: the family's first guesses, then its default.
 
     Args:
         family: a name of `FAMILIES`.
         problem: which the family serves.
         limits: of the device.
     """
-    default = FAMILIES[family].DEFAULT
+    default = default_of(FAMILIES[family], limits)
     valid = list(valid_configs(FAMILIES[family], problem, limits))
     return [*valid[:MOST_SEEDS], *(config for config in valid[MOST_SEEDS:] if config == default)]
 

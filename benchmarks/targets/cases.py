@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from benchmarks.targets.target import Target
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
-from oclgen.families import FAMILIES, Family, families_for, valid_configs
+from oclgen.families import FAMILIES, Family, default_of, families_for, valid_configs
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.problem import DIRECTIONS, AttentionProblem, ConvProblem, GemmProblem, Problem
@@ -97,7 +97,7 @@ def unasked(target: Target) -> dict[str, str]:
 def _configs(
     family: Family, problem: Problem, limits: Limits, seed: int, samples: int
 ) -> Iterator[tuple[Origin, Any]]:
-    yield "default", family.DEFAULT
+    yield "default", default_of(family, limits)
     for config in chain(list(valid_configs(family, problem, limits))[:1]):
         yield "guess", config
     values = SPACES[family.NAME](problem, limits) if family.NAME in SPACES else {}

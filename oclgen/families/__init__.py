@@ -25,6 +25,7 @@ __all__ = [
     "TRANSFORMING",
     "ConfigError",
     "Family",
+    "default_of",
     "families_for",
     "preferred",
     "valid_configs",
@@ -71,8 +72,14 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
     return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
 
 
+def default_of(family: Family, limits: Limits) -> Any:
+    """Return the config that a family falls back to on such a device."""
+    sparing = family.TRAITS.sparing if limits.has_few_registers else None
+    return family.DEFAULT if sparing is None else sparing
+
+
 def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[Any]:
-    """Yield the family's valid guesses in their order, then its `DEFAULT`, each once.
+    """Yield the family's valid guesses in their order, then its `default_of` the device, each once.
 
     Args:
         family: whose configs they are.
@@ -80,7 +87,7 @@ def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[
         limits: of the device.
     """
     seen = set()
-    for config in chain(family.guesses(problem, limits), (family.DEFAULT,)):
+    for config in chain(family.guesses(problem, limits), (default_of(family, limits),)):
         if config not in seen and config.why_not(problem, limits) is None:
             seen.add(config)
             yield config

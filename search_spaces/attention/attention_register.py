@@ -35,4 +35,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         "chunks": (1, 2),
         "unroll_k": (1, 4),
         "pad": (0, 4),
+        # else arrays lie in memory there
+        "unrolled": (limits.has_few_registers,),
     }

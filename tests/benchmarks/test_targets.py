@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from benchmarks.targets.rows import Result, Row
 from benchmarks.targets.table import markdown_of
 from benchmarks.targets.target import TARGETS, Target
 from oclgen.families import FAMILIES
-from oclgen.families.gemm import gemm_fragments, gemm_int8
+from oclgen.families.gemm import gemm_fragments, gemm_int8, gemm_register
+from oclgen.opencl import lanes
 from oclgen.plan import Launch
 from oclgen.problem import GemmProblem
 
@@ -24,6 +26,10 @@ MNEMONICS = {"dg2": "dpas.8x8", "pvc": "dpas.8x8", "gfx90a": "v_mfma_f32_16x16x1
 DOTS = {"gfx906": "v_dot4_i32_i8", "gfx90a": "v_dot4c_i32_i8", "gfx1030": "v_dot4c_i32_i8",
         "gfx1100": "v_dot4_i32_iu8", "gfx1201": "v_dot4_i32_iu8", "tgllp": "dp4a", "dg2": "dp4a",
         "pvc": "dp4a"}  # fmt: skip
+HANDED = {"intel": r"\bmad .* r\d+\.\d+<0(;0)?>:f", "amd": "v_readlane_b32"}
+"""A product whose factor is one lane's register, or what reads one lane's."""
+ROWS = {"skl": "oword block read", "tgllp": "oword block read", "dg2": "oword block read",
+        "pvc": "load.ugm.d32x64t"}  # fmt: skip
 SPILLING = """
 __kernel void {name}(__global float16 *x, const int n)
 {{
@@ -119,6 +125,43 @@ def test_four_bytes_are_multiplied_by_one_instruction(name: str) -> None:
     (launch,) = gemm_int8.plan(problem, config).launches
     assert compiled(launch, target).scratch == 0
     assert instructions(launch, target).count(DOTS[name]) >= config.item_m * config.item_n
+
+
+@pytest.mark.parametrize("name", [*ROWS, "gfx906", "gfx90a", "gfx1030", "gfx1100", "gfx1201"])
+def test_lanes_hand_operands_round_without_local_memory(name: str) -> None:
+    """By Intel's regions of a register, or an instruction for each element; rows by block reads."""
+    target = target_of(name)
+    share, problem = gemm_register.sharing(target.limits)[0], GemmProblem(1024, 1024, 1024)
+    config = gemm_register.guesses(problem, target.limits)[0]
+    if target.maker == "amd":
+        assert config.share == gemm_register.ALONE
+        config = replace(config, item_n=8, vec_n=8, unroll_k=8, share=share)
+    assert (config.share, config.why_not(problem, target.limits)) == (share, None)
+    (launch,) = gemm_register.plan(problem, replace(config, split_k=1)).launches
+    figures, assembly = compiled(launch, target), instructions(launch, target)
+    assert (figures.scratch, figures.local) == (0, 0)
+    handed = len(re.findall(HANDED[target.maker], assembly))
+    elements = config.item_m * config.unroll_k
+    assert handed >= elements * (config.item_n if target.maker == "intel" else 1)
+    if name in ROWS:
+        assert figures.lanes == config.lanes
+        assert assembly.count(ROWS[name]) >= config.unroll_k
+
+
+def test_programs_get_the_lanes_of_a_target() -> None:
+    """Ponte Vecchio's compiler takes 32 lanes where nothing is said."""
+    target = target_of("pvc")
+    config = gemm_register.DEFAULT
+    (launch,) = gemm_register.plan(GemmProblem(64, 64, 64), config).launches
+    taken = [compiled(launch, replace(target, lanes=count)).lanes for count in (0, 16)]
+    assert taken == [32, 16]
+    assert lanes.options(launch.source, target.lanes)
+
+
+def test_no_default_and_no_guess_needs_scratch() -> None:
+    """Nor does a compiler refuse one; drawn variants may be refused."""
+    result = Result.from_json((ROOT / "benchmarks/results/targets.json").read_text())
+    assert [row for row in result.rows if row.is_wrong and row.origin != "sample"] == []
 
 
 @pytest.mark.parametrize("name", ["gfx1100", "dg2"])

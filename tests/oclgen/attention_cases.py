@@ -22,6 +22,7 @@ REGISTERS = (
     (replace(BASE, head_dim=20, value_dim=36, window=9, keys=37), attention_register.DEFAULT),
     (replace(BASE, mask=True, dropout=True, dtype="fp16"), replace(ONE_ITEM, item_m=8, loop_m=8)),
     (replace(FEW, queries=1, causal=True), ONE_ITEM),
+    (replace(BASE, mask=True, keys=37), attention_register.GPU_FEW_REGISTERS[1]),
 )
 """Each is computed in every direction."""
 

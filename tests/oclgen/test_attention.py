@@ -223,7 +223,7 @@ def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) 
     values = SPACES[name](problem, GPU)
     bases = list(valid_configs(family, problem, GPU))
     for field in fields(family.Config):
-        choices = (*values.get(field.name, ()), 1, 2, 8)
+        choices = (*values.get(field.name, ()), 1, 2, 8, True)
         pairs = [
             (base, changed)
             for base in bases

@@ -96,7 +96,7 @@ def test_only_devices_that_showed_a_unit_are_served() -> None:
 def test_compilers_are_asked_for_the_units_of_their_maker() -> None:
     assert set(probe.probes([fragments.DPAS])) == {"dpas8", "dpas16"}
     assert set(probe.probes(["cl_amd_media_ops"])) == {
-        "wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4",
+        "wmma", "wmma_gfx12", "mfma", "sdot4", "sudot4", "amd_sub32", "amd_sub64",
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl import byte_dots, probe, ptx
 from oclgen.opencl.device import Device
 from oclgen.opencl.fragments import UNITS
+from oclgen.opencl.sub_groups import SUB_GROUPS
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
 from search_spaces.space import seeds_of, space_of
@@ -29,7 +30,7 @@ HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
     instructions=frozenset({"cp_async", "mma", "wgmma"}),
 )  # fmt: skip
-OF_OTHERS = {*UNITS, *byte_dots.INSTRUCTIONS} - {"dp4a"}
+OF_OTHERS = {*UNITS, *SUB_GROUPS, *byte_dots.INSTRUCTIONS} - {"dp4a"}
 """Instructions of other makers' GPUs; `dp4a` is NVIDIA's."""
 PROBLEM = GemmProblem(200, 300, 400, dtype="bf16")
 CHANGES: dict[str, dict[str, Any]] = {
@@ -386,7 +387,7 @@ def test_a_kernel_for_another_target_is_carried_in_comments() -> None:
 
 
 def test_only_compilers_that_know_ptx_are_asked() -> None:
-    assert probe.probes(["cl_khr_fp16", "cl_intel_subgroups"]) == {}
+    assert probe.probes(["cl_khr_fp16", "cl_khr_fp64"]) == {}
     asked = probe.probes(["cl_nv_device_attribute_query"])
     assert set(asked) == set(probe.ANSWERS) - set(probe.FATAL) - OF_OTHERS
     assert ptx.target_of(asked["wgmma"].launches[0].source) == "sm_90a"

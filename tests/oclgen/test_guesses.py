@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
-from oclgen.families import FAMILIES, preferred, suitable_configs, valid_configs
+from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, valid_configs
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
@@ -150,6 +150,42 @@ def test_few_registers_get_few_sums() -> None:
     written = {kind: next(iter(FAMILIES["gemm_staged"].guesses(product, DEVICES[kind]))).unroll_k
                for kind in ("gpu", "plain gpu")}  # fmt: skip
     assert written == {"gpu": 16, "plain gpu": 8}
+
+
+def test_defaults_of_many_sums_have_sparing_ones() -> None:
+    """They are valid on the smallest of Intel's GPUs, and the last to fall back to."""
+    intel = replace(
+        PLAIN_GPU, local_bytes=64 * KIB, max_work_group=256, max_work_items=(256,) * 3,
+        extensions=frozenset({"cl_intel_subgroups"}),
+    )  # fmt: skip
+    families = {name: one for name, one in FAMILIES.items() if one.TRAITS.sparing is not None}
+    assert set(families) == {"conv_gemm", "conv_narrow_weights", "attention_register"}
+    stem = replace(CONVS[1], direction="bwd_weights")
+    problems: tuple[Problem, ...] = (
+        stem, *CONVS, *(AttentionProblem(1, 2, 2, 90, 90, d, d) for d in (8, 64, 256))
+    )  # fmt: skip
+    for family in families.values():
+        assert all(default_of(family, one) == family.DEFAULT for one in DEVICES.values())
+        sparing = default_of(family, intel)
+        assert sparing == family.TRAITS.sparing != family.DEFAULT
+        for problem in (one for one in problems if family.serves(one)):
+            assert sparing.why_not(problem, intel) is None, (family.NAME, problem.key())
+            assert sparing in valid_configs(family, problem, intel)
+
+
+def test_attention_is_written_out_where_registers_are_few() -> None:
+    problem = AttentionProblem(1, 2, 2, 90, 90, 64, 64)
+    family = FAMILIES["attention_register"]
+    for limits, is_few in (
+        (PLAIN_GPU, False),
+        (replace(PLAIN_GPU, extensions=frozenset({"cl_intel_subgroups"})), True),
+    ):
+        for config in valid_configs(family, problem, limits):
+            assert config.unrolled == is_few
+            (launch,) = family.plan(problem, config).launches
+            loops = [line for line in launch.source.splitlines() if " = 0; i < " in line]
+            assert loops
+            assert ("#pragma unroll 1\n" in launch.source) == is_few
 
 
 SUMS: dict[str, Callable[[Any], int]] = {

@@ -172,6 +172,25 @@ def test_edges_transposes_and_epilogues(
     assert measurement.ok, f"{problem.key()} {config}: {measurement.reason}"
 
 
+def test_broadcasts_serve_where_there_are_no_shuffles(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next((each for each in ("khr_sub16", "khr_sub8") if _runs(device, each)), None)
+    if name is None:
+        pytest.skip("the device has no such sub-groups")
+    kept = sub_groups.text(name)
+    broadcasts = kept.replace(f"#ifdef {sub_groups.SHUFFLE}", f"#if 0 // {sub_groups.SHUFFLE}")
+    broadcasts = broadcasts.replace("#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n", "")
+    monkeypatch.setattr(sub_groups, "text", lambda _: broadcasts)
+    assert _runs(device, name)
+    plan = gemm_register.plan(ODD, config_of(name))
+    assert Bench(device, ODD).measure(plan, 0.0).ok
+
+
+def _runs(device: Device, name: str) -> bool:
+    return _answers(device, probe.probe(name), probe.ANSWERS[name])
+
+
 def test_a_1x1_convolution(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     shown(device, "intel_sub8", monkeypatch)
     problem = ConvProblem(2, 24, 9, 6, 40, 1, 1, bias=True)

@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from threading import Lock
 
-from oclgen.families import TRANSFORMING, preferred, suitable_configs
+from oclgen.families import TRANSFORMING, default_of, preferred, suitable_configs
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import has_model, predict
 from oclgen.problem import Problem
@@ -358,7 +358,8 @@ class Chooser:
         return self._is_valid(problem, option.entry)
 
     def _defaults(self, problem: Problem) -> list[Variant]:
-        return [Variant(one.NAME, one.DEFAULT) for one in preferred(problem, self.limits)]
+        found = preferred(problem, self.limits)
+        return [Variant(one.NAME, default_of(one, self.limits)) for one in found]
 
     def _may_serve(self, problem: Problem, variant: Variant) -> bool:
         """Say whether a variant can serve about which nothing is recorded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple, TypeGuard
 
 from oclgen.plan import Arg, Scalar, buffer
@@ -117,3 +118,17 @@ def strides_of(problem: AttentionProblem, role: str) -> list[Scalar]:
 def _strides(role: str, strides: tuple[int, ...]) -> list[Scalar]:
     pairs = zip(AXES, strides, strict=False)
     return [Scalar(stride, "long", f"{role}_{axis}") for axis, stride in pairs]
+
+
+_COUNTED = re.compile(
+    r"^(?:#pragma unroll[^\n]*\n)?( *for \(int (\w+) = 0; \2 < \d+; \+\+\2\))", re.MULTILINE
+)
+_STEPS = re.compile(r"^( *for \(int k = 0; k < depth;)", re.MULTILINE)
+
+
+def unrolled(source: str) -> str:
+    """Return a program whose loops of constant counts are all to be unrolled.
+
+    The steps of products are not: a compiler would load early what all of them read.
+    """
+    return _STEPS.sub(r"#pragma unroll 1\n\1", _COUNTED.sub(r"#pragma unroll\n\1", source))

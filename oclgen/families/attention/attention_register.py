@@ -30,7 +30,9 @@ FEW_ROWS = 2
 class Config(BaseConfig):
     """Parameters of the three kernels; the legend of attention_tiles.cl.mako says what they are.
 
-    `chunks` register tiles of `item_v` vectors make the scores that a work-item has of a row.
+    `chunks` register tiles of `item_v` vectors make the scores that a work-item has of a row. With
+    `unrolled`, all loops of constant counts are written out: arrays stay in registers only if every
+    index is constant, and Intel's compiler unrolls fewer loops than others.
     """
 
     FREE = frozenset({"batch", "queries", "keys"})
@@ -44,6 +46,7 @@ class Config(BaseConfig):
     chunks: Tile = 1
     unroll_k: Unroll = 1
     pad: Pad = 0
+    unrolled: bool = False
 
     @property
     def tile_m(self) -> int:
@@ -102,7 +105,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=2)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
-TRAITS = Traits(rank=500, for_cpus=True)
+TRAITS = Traits(rank=500, for_cpus=True, sparing=replace(DEFAULT, local_n=4, unrolled=True))
 
 GPU = (
     Config(local_m=8, local_n=8, item_m=4, item_v=2, vec=4, unroll_k=4, pad=4),
@@ -111,7 +114,7 @@ GPU = (
     Config(local_m=4, local_n=4, item_m=2, item_v=1, vec=4, unroll_k=4, pad=4),
 )
 """Largest first: the first that local memory does not forbid is taken."""
-GPU_FEW_REGISTERS = tuple(replace(one, item_m=1, item_v=1) for one in GPU[1::2])
+GPU_FEW_REGISTERS = tuple(replace(one, item_m=1, item_v=1, unrolled=True) for one in GPU[1::2])
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
@@ -122,8 +125,16 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
 def guesses(problem: AttentionProblem, limits: Limits) -> tuple[Config, ...]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
-        return GPU_FEW_REGISTERS if limits.has_few_registers else GPU
+        return _with_few_registers(problem) if limits.has_few_registers else GPU
     return _on_cpu(parts.rows_of(problem) <= FEW_ROWS, limits)
+
+
+def _with_few_registers(problem: AttentionProblem) -> tuple[Config, ...]:
+    """Return guesses of which a work-item keeps few vectors of a row, in a group that has more."""
+    first = GPU_FEW_REGISTERS[0]
+    if max(problem.head_dim, problem.value_dim) <= first.local_n * first.vec:
+        return GPU_FEW_REGISTERS
+    return replace(first, local_n=2 * first.local_n), *GPU_FEW_REGISTERS
 
 
 def _on_cpu(few_rows: bool, limits: Limits) -> tuple[Config, ...]:
@@ -156,6 +167,7 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     shared: dict[str, Any] = asdict(config)
+    write_out = parts.unrolled if shared.pop("unrolled") else str
     philox = parts.philox(config.vec) if problem.dropout else ""
     shared |= {"masked": problem.mask, "philox": philox}
     preamble = dtype_preamble(problem.dtype)
@@ -163,8 +175,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     sizes: dict[str, Any] = config.widths(problem)
     if problem.direction == "fwd":
         sizes["width"] = sizes["width_v"]
-    return render(
+    text = render(
         KERNELS[problem.direction], tiles=tiles, **shared, **sizes, tile_m=config.tile_m,
         tile_n=config.tile_n, dim=problem.head_dim, dim_v=problem.value_dim,
         seen=parts.seen(problem),
     )  # fmt: skip
+    return write_out(text)

@@ -32,6 +32,8 @@ SHAPES: tuple[Shape, ...] = (
 """Guesses of what fits: 64 accumulators, or 32 for few rows."""
 FEW_ACCUMULATORS = 32
 """Results of a work-item on devices with few registers."""
+FEW_FLOATS = 48
+"""The same, and the elements that it copies of a tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ DEFAULT = Config(
     tile_m=64, tile_n=32, tile_k=8, local_m=8, local_n=8, vec_m=4, vec_n=4, pad=0, buffers=1,
     prefetch=False, unroll_k=4, taps_outer=True, split_k=1, m_fastest=True,
 )  # fmt: skip
-TRAITS = Traits(rank=210)
+# Intel's compiler (22.43) dies on some gradients of `DEFAULT`
+TRAITS = Traits(rank=210, sparing=replace(DEFAULT, tile_m=32))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -164,7 +167,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         return []
     pad = 4 if parts.along_k(problem) else 0
     few = limits.has_few_registers
-    shapes = [one for one in SHAPES if not few or _accumulators(one) <= FEW_ACCUMULATORS]
+    shapes = _lean(SHAPES) if few else SHAPES
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
@@ -176,9 +179,17 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     ]  # fmt: skip
 
 
-def _accumulators(shape: Shape) -> int:
-    tile_m, tile_n, _, local_m, local_n, _ = shape
-    return tile_m * tile_n // (local_m * local_n)
+def _lean(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Return the shapes for few registers, with shorter tiles where many elements are copied."""
+    found = []
+    for tile_m, tile_n, tile_k, local_m, local_n, buffers in shapes:
+        items = local_m * local_n
+        if (sums := tile_m * tile_n // items) > FEW_ACCUMULATORS:
+            continue
+        while sums + (tile_m + tile_n) * tile_k // items > FEW_FLOATS:
+            tile_k //= 2
+        found.append((tile_m, tile_n, tile_k, local_m, local_n, buffers))
+    return tuple(found)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

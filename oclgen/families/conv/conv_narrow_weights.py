@@ -46,6 +46,8 @@ MAX_KERNEL = 8
 """Taps along a row or a column, each of which has an accumulator of its own."""
 UNIT_REGISTERS, ITEM_REGISTERS = 1 << 16, 224
 """Registers that a GPU's unit has, and those of a work-item up to which none were spilled."""
+FEW_REGISTERS = 112
+"""The same on a device whose work-items have few (`Limits.has_few_registers`)."""
 OTHER_REGISTERS = 32
 """Those of a work-item that hold neither sums nor elements of images: addresses and tests."""
 FLOAT_BYTES = 4
@@ -162,7 +164,9 @@ def shape_of(problem: ConvProblem, config: Config) -> Shape:
 DEFAULT = Config(
     item_m=2, item_c=1, tap_rows=8, patch_h=1, local_m=2, local_c=1, local_k=32, stages=1, split=512
 )
-TRAITS = Traits(rank=230, instructions=frozenset({"cp_async"}))
+TRAITS = Traits(
+    rank=230, instructions=frozenset({"cp_async"}), sparing=replace(DEFAULT, tap_rows=4, local_m=1)
+)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -236,7 +240,7 @@ def _around(problem: ConvProblem, limits: Limits, sizes: Sizes, item: Block) -> 
     enough registers and local memory.
     """
     one = Shape(problem, Config(*item, 1, 1, 1, 1, 1))
-    if one.registers > ITEM_REGISTERS:
+    if one.registers > (FEW_REGISTERS if limits.has_few_registers else ITEM_REGISTERS):
         return None
     most = min(limits.max_work_group, UNIT_REGISTERS // one.registers) // one.tap_tiles
 

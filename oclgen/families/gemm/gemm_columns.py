@@ -89,7 +89,8 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         return []
-    rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, 16))
+    most = 8 if limits.has_few_registers else 16
+    rows = next(width for width in (1, 2, 4, 8, 16) if width >= min(problem.m, most))
     vec_n = next(width for width in (4, 2, 1) if width <= problem.n)
     slices = min(128 if rows < 16 else 64, limits.max_work_group // 8)
     return [

@@ -125,7 +125,7 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     shapes = ((min(problem.m, 4), 4), (min(problem.m, 8), 2), (1, 4), (1, 1))
     # 16 bytes at a time where all rows are so aligned; a short reduction leaves many lanes idle
     chunk = LOAD_BYTES // DTYPES[problem.dtype]
-    vec_k = 4 if problem.k % chunk else chunk
+    vec_k = 4 if problem.k % chunk or limits.has_few_registers else chunk
     lanes = ((32, 4), (64, 4)) if problem.k >= SHORT else ((8, 16), (32, 4))
     return [
         Config(item_m=m, item_n=n, vec_k=vec_k, local_k=local_k, local_n=local_n, split_k=1)

@@ -104,8 +104,9 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
             for unroll in (max(2, count), 1)  # in whole blocks, places of numbers are constants
         ]
     width, local_k, local_n, most = _shape_for_gpus(problem)
+    rows = 4 if limits.has_few_registers else 8
     return [
-        Config(min(problem.m, 8), item_n, width, 4, lanes_k, local_n, unroll=1)
+        Config(min(problem.m, rows), item_n, width, 4, lanes_k, local_n, unroll=1)
         for item_n in ((most, 2) if problem.m < 4 else (2, 1))
         for lanes_k in (local_k, 32, 64)
     ]

@@ -26,6 +26,10 @@ NAME = "winograd_fused"
 MAX_ACCUMULATORS = 160
 """Private floats per work-item past which GPUs of 255 registers spill to memory."""
 VECS = (1, 2, 4)
+FEW_REGISTERS = ((4, 16, 16, 4, 4, 4, 4), (2, 32, 16, 8, 8, 4, 4), (2, 16, 16, 8, 4, 4, 4))
+"""Guesses where a work-item has few registers: out_tile, tile_t, tile_k, tile_c, item_t, item_k and
+pass_k. Intel's compiler does not unroll a loop over passes, and leaves sums in memory: one pass has
+all of them."""
 FILTER_GROUP = 32
 """Work-items per group of the filter transform."""
 
@@ -127,7 +131,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     del problem
     if limits.kind == "cpu":
         return []
-    shapes = (
+    shapes = FEW_REGISTERS if limits.has_few_registers else (
         (4, 32, 32, 4, 8, 8, 2), (4, 32, 16, 4, 8, 4, 1), (4, 32, 32, 4, 16, 8, 2),
         (2, 32, 32, 8, 8, 8, 4), (2, 32, 64, 4, 8, 8, 2), (2, 64, 32, 4, 8, 8, 2),
     )  # fmt: skip
@@ -138,7 +142,6 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         )
         for out_tile, tile_t, tile_k, tile_c, item_t, item_k, pass_k in shapes
         for stage_u in (True, False)
-        if item_t * item_k <= 32 or not limits.has_few_registers
     ]  # fmt: skip
 
 
