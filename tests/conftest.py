@@ -11,7 +11,7 @@ import gc
 import re
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import _lru_cache_wrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,9 @@ QUICK = {
     "benchmarks/test_bench_results.py",
 }
 """Files of `-m quick`: each package's text, rules and a few kernels, for every commit."""
+FIRST = ("cli/test_crews.py", "oclgen/test_oclgrind.py", "ocl_backend/test_csrc.py")
+"""Files whose processes take up to 2 GB, or a test half a minute. They begin while the workers of a
+run are small, which grow with every program that they load, and no worker ends with one alone."""
 LIBRARIES = home.ROOT / "tests" / "libraries"
 """Read where it is asked for by its path: CI runs it apart, with more libraries installed."""
 RELEASED_EVERY = 96 << 20
@@ -49,6 +52,16 @@ RELEASED_EVERY = 96 << 20
 _kept_bytes = 0
 """What the process had when that happened last."""
 NO_DEVICE = "no OpenCL device here; pip install 'oclgen[cpu]' brings one"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect tests without garbage collections: to walk a million objects again takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:
@@ -77,14 +90,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("quick")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a nightly run does; refuse names that hold an address."""
+    """Leave out what only a nightly run does, put `FIRST` first, refuse names with an address."""
     if unlike := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"each process would name these tests otherwise: {unlike[:3]}")
     if not samples.THOROUGH and (out := samples.left_out(items)):
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
+    ranks = {home.ROOT / "tests" / name: rank for rank, name in enumerate(FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(FIRST)))
 
 
 def pytest_collection_finish() -> None:

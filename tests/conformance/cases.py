@@ -20,8 +20,11 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tests import torch_frames
 from tests.conformance import forms, lists
 from tests.ocl_backend.cpu_twin import ocl
+
+torch_frames.walk()
 
 ON_HOST = ("tensor_split",)
 """OpInfos whose tensor arguments torch wants on the CPU for every device."""

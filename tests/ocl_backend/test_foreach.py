@@ -13,7 +13,10 @@ from torch.testing._internal import common_methods_invocations as invocations
 from torch.utils._pytree import tree_map
 
 import ocl_backend  # noqa: F401  (registers the device)
+from tests import torch_frames
 from tests.ocl_backend.cpu_twin import assert_same, place
+
+torch_frames.walk()
 
 SAMPLES = 3
 INFOS = {

@@ -7,6 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests import torch_frames
+
+torch_frames.walk()
 
 
 @pytest.fixture(autouse=True)
