@@ -7,13 +7,11 @@ is tested, too, since the table of operators is made by such a process.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
+
+from tests import torch_processes
 
 NAMES = (
     "index_add", "put", "histc", "bincount", "index_reduce.mean", "take",
@@ -45,12 +43,6 @@ def test_no_item_is_walked_twice_and_kernels_are_known_before_a_device_is_used(
     any_device: None,
 ) -> None:
     # a process of its own: prepared launches of this one have the device's own geometry
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = torch_processes.run(SCRIPT)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "True False\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import Dataset
 
+from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place
 
 
@@ -109,7 +108,7 @@ for make in (lambda: torch.ones(2, device="ocl", dtype=torch.float64),
     except TypeError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = torch_processes.run(program)
     assert done.stdout.count("has no cl_khr_fp64: Double is not supported there") == 2, done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -21,6 +22,7 @@ torch = pytest.importorskip("torch")
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dispatch import tuned
 from oclgen.opencl.device import BuildError
+from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place
 
 _sizes = count(37)
@@ -265,13 +267,17 @@ def test_a_profile_holds_what_waited(device: Any, late: Late) -> None:
     assert seen.commands
 
 
-def run(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
-    """Start a Python process whose programs lie in `folder`."""
-    import os
+def run(code: str, folder: Path) -> torch_processes.Running:
+    """Start a process whose programs lie in `folder`."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder)}
+    return torch_processes.Running(textwrap.dedent(code), environment)
 
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), **more}
+
+def run_alone(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
+    """Start a process that imports torch itself: for tests of its end."""
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, text=True,
+        [sys.executable, "-c", textwrap.dedent(code)], text=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(folder), **more},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -345,7 +351,7 @@ def test_a_process_that_ends_while_programs_are_built_ends_cleanly(
         pool = devices()[0].ahead._pool
         print(*[child.pid for child in pool.children if child.pid] if pool else [])
     """
-    process = run(code, folder)
+    process = run_alone(code, folder)
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
@@ -365,7 +371,7 @@ def test_processes_that_build_end_with_a_killed_parent(any_device: None, folder:
         print(*pids if pool else [], flush=True)
         time.sleep(600)
     """
-    process = run(code, folder, OCLGEN_BUILDERS="2")
+    process = run_alone(code, folder, OCLGEN_BUILDERS="2")
     assert process.stdout is not None
     pids = process.stdout.readline().split()
     process.kill()

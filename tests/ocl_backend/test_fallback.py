@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests import torch_processes
 
 MISSING = "aten::hash_tensor.out"
 """An operator without a kernel; the tests below fail if it gets one."""
@@ -56,13 +55,8 @@ def test_gradients_pass_through_it(device: Any) -> None:
     torch.testing.assert_close(x.grad.cpu(), y.grad)
 
 
-def run(policy: str, program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", f"import ocl_backend, torch\n{program}"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OCLGEN_FALLBACK": policy},
-    )
+def run(policy: str, program: str) -> CompletedProcess[str]:
+    return torch_processes.run(f"import ocl_backend, torch\n{program}", OCLGEN_FALLBACK=policy)
 
 
 CALL = "torch.hash_tensor(torch.ones(2).to('ocl'))"

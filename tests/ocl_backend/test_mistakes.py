@@ -5,9 +5,6 @@ A forked child: `test_memory`; no compiler: `test_shim`; wrong arguments: `test_
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tomllib
 import warnings
 from pathlib import Path
@@ -21,6 +18,7 @@ import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend.runtime import compiling
 from oclgen.opencl.health import DeviceHealth, Health
 from oclgen.opencl.runtimes import Runtime
+from tests import torch_processes
 from tests.ocl_backend.cpu_twin import ocl, place
 
 ROOT = Path(__file__).parents[2]
@@ -28,9 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 def ends_with(text: str, **variables: str) -> str:
     """Return the error by which a program ends."""
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, env=os.environ | variables
-    )
+    done = torch_processes.run(text, **variables)
     assert done.returncode == 1
     return done.stderr
 

@@ -15,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place
 
 
@@ -290,7 +291,7 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = torch_processes.run(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("False 0 1\n")
     assert "oclgen doctor" in done.stdout

@@ -6,14 +6,11 @@ a network that runs asks for nothing beyond it.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
+
+from tests import torch_processes
 
 NETWORKS = """
 import torch
@@ -113,14 +110,7 @@ print("name", torch.ocl.get_device_name(0))
 
 def run_under(profile: str, script: str) -> str:
     """Run a script in a process of its own; return the name of its device."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env=os.environ | {"OCLGEN_DEVICE_PROFILE": profile},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = torch_processes.run(script, OCLGEN_DEVICE_PROFILE=profile)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.rpartition("name ")[2]
 

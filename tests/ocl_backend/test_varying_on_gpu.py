@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from ocl_backend.dispatch.varying import MANY
+from tests import torch_processes
 
 PROFILE = Path(__file__).with_name("wide_gpu.toml")
 NETWORKS = (
@@ -24,12 +22,10 @@ INSTRUCTIONS = ("", ",cp_async,mma,wgmma")
 
 def asked(network: str, layout: str, what: str) -> list[float]:
     """Run `varying_on_gpu` in a process of its own; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", f"{__package__}.varying_on_gpu", network, layout,
-         what],
-        env=os.environ | {"OCLGEN_DEVICE_PROFILE": str(PROFILE)},
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+    module = f"{__package__}.varying_on_gpu"
+    done = torch_processes.run_module(
+        module, network, layout, what, OCLGEN_DEVICE_PROFILE=str(PROFILE)
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found: list[float] = json.loads(done.stdout)
     return found
