@@ -22,6 +22,10 @@ EVERY_S = 1.0
 """Seconds between two samples of memory."""
 SHOWN = 40
 """Rows of each table."""
+START_OF_STACK = 25
+"""Place in `/proc/PID/stat`, behind the name. Each program that starts has another one."""
+ALIKE = 0.1
+"""A forked process that has written to most of its memory has as much of its own as its parent."""
 ADOPT_ORPHANS = 36
 """Linux's `PR_SET_CHILD_SUBREAPER`."""
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -52,16 +56,23 @@ def used() -> list[tuple[int, str]]:
     """Return megabytes and command of this process and all below it.
 
     Memory that several processes share is shared out among them. A child that has yet to become
-    another program shows the very figures of its parent, and is counted once.
+    another program runs in its parent's memory, which is counted once.
     """
-    found: dict[str, tuple[int, str]] = {}
+    found: list[tuple[int, str]] = []
+    known: list[tuple[str, int]] = []
     for pid in _tree(os.getpid()):
-        figures = _read(f"/proc/{pid}/smaps_rollup").partition("\n")[2]
-        if "Pss:" in figures:
-            kilobytes = int(figures.partition("Pss:")[2].split()[0])
-            command = " ".join(_read(f"/proc/{pid}/cmdline").split("\0"))
-            found.setdefault(figures, (kilobytes >> 10, command[:90]))
-    return sorted(found.values(), reverse=True)
+        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
+        sizes = {name: int(size.split()[0]) for name, _, size in (x.partition(":") for x in lines)}
+        if len(fields) <= START_OF_STACK or "Pss" not in sizes:
+            continue
+        stack, own = fields[START_OF_STACK], sizes["Private_Dirty"]
+        if any(stack == other and abs(own - its) <= its * ALIKE for other, its in known):
+            continue
+        known.append((stack, own))
+        command = " ".join(_read(f"/proc/{pid}/cmdline").split("\0"))
+        found.append((sizes["Pss"] >> 10, command[:90]))
+    return sorted(found, reverse=True)
 
 
 class Costs:

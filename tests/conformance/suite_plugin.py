@@ -9,6 +9,8 @@ import importlib
 import json
 import os
 import re
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +28,7 @@ HELPERS = (
     "utils",
 )
 """The parts of `torch.testing._internal.common_*` whose names differ from torch to torch."""
+BEGINNING = "torch.testing._internal.common_"
 
 
 class Absent(list[Any]):
@@ -45,6 +48,28 @@ def lend_absent_names(module: ModuleType) -> None:
         return Absent()
 
     module.__dict__.setdefault("__getattr__", lend)
+
+
+class Lender(SourceFileLoader):
+    """Loads a helper, and then lends what it lacks."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module's text first: it sets its names itself."""
+        super().exec_module(module)
+        lend_absent_names(module)
+
+
+class Helpers(PathFinder):
+    """Finds helpers when a file imports them: to import all takes a process four seconds."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, *others: Any) -> ModuleSpec | None:
+        """Return how a helper is loaded, None for other modules."""
+        if fullname.removeprefix(BEGINNING) not in HELPERS:
+            return None
+        if (spec := super().find_spec(fullname, *others)) is not None and spec.origin:
+            spec.loader = Lender(fullname, spec.origin)
+        return spec
 
 
 def key(item: pytest.Item) -> str:
@@ -116,6 +141,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the device before torch's helpers look for one; then the selection."""
     if os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] == "privateuse1":
         importlib.import_module("ocl_backend")
+    sys.meta_path.insert(0, Helpers)
     for part in HELPERS:
-        lend_absent_names(importlib.import_module(f"torch.testing._internal.common_{part}"))
+        if known := sys.modules.get(BEGINNING + part):
+            lend_absent_names(known)
     config.pluginmanager.register(Selection(config.option.outcomes, config.option.only))

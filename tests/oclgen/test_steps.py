@@ -62,7 +62,7 @@ def test_what_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_end_of_the_time_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    findings, _ = found(monkeypatch, ["hang"], seconds=5.0)
+    findings, _ = found(monkeypatch, ["hang"], seconds=2.0)
     assert [(one.what, one.verdict) for one in findings] in (
         [("hang", "skipped")],
         [(THE_STEP, "skipped")],  # on a machine that takes as long to start Python
