@@ -14,6 +14,11 @@ from unittest import TestCase
 from torch.testing._internal import common_utils
 from torch.testing._internal.opinfo import core
 
+theirs: Callable[[], Callable[..., Any] | None] | None = getattr(
+    common_utils, "extract_test_fn", None
+)
+"""What torch asks, in versions that do."""
+
 
 def caller() -> Callable[..., Any] | None:
     """Return the method of the innermost `TestCase` that runs, or None, as torch does."""
@@ -31,6 +36,5 @@ def caller() -> Callable[..., Any] | None:
 
 def walk() -> None:
     """Replace torch's own function, where it has one, by `caller`."""
-    for module in (common_utils, core):
-        if hasattr(module, "extract_test_fn"):
-            vars(module)["extract_test_fn"] = caller
+    for module in (common_utils, core) if theirs else ():
+        vars(module)["extract_test_fn"] = caller

@@ -20,6 +20,7 @@ import pytest
 from oclgen.keys import parse_problem
 from oclgen.opencl.device import Device
 from oclgen_cli.main import main
+from tests import torch_processes
 from tests.cli.command_runs import Process, Run
 
 GEMM = ["--gemm", "24x16x8"]
@@ -230,7 +231,7 @@ def test_a_recording_is_tuned_by_its_calls(run: Run, device: Device, tmp_path: P
 
 
 def test_a_model_is_tuned_and_its_gain_is_told(
-    process: Process, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
     (tmp_path / "mine.py").write_text(
@@ -238,13 +239,13 @@ def test_a_model_is_tuned_and_its_gain_is_told(
     )
     monkeypatch.chdir(tmp_path)
     arguments = ["tune", "--device", str(device.index), "--trials", "2", "--model"]
-    result = process(*arguments, "mine:make_model", "--train")
+    result = torch_processes.run_module("oclgen_cli", *arguments, "mine:make_model", "--train")
     assert result.returncode == 0, result.stderr
     assert "gemm:8x16x24" in result.stdout
     assert "gemm:16x24x8" in result.stdout  # the weights' gradient
     told = " ".join(result.stdout.split())
     assert ("ms after, in 5 turns" in told) != ("nothing is gained" in told)
-    missing = process(*arguments, "mine:no_model")
+    missing = torch_processes.run_module("oclgen_cli", *arguments, "mine:no_model")
     assert missing.returncode == 1
     assert "mine:no_model cannot be had" in missing.stderr
 
