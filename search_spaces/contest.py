@@ -11,6 +11,10 @@ FAR_BEHIND = 3.0
 """A family whose best time is this many times the best of all waits until the others have had
 their part of the round: of a short tuning it takes no trial more than its first guess."""
 
+FIRST_TURNS = 2
+"""Turns that the first round has even if trials or seconds are few: one for what serves now, one
+for what the model ranks first, which may be of another family."""
+
 
 class Contestant(Protocol):
     """What counts of a search: `search_spaces.search.Search` is one."""
@@ -44,7 +48,8 @@ def contest(
     alive = [name for name, search in searches.items() if not search.exhausted]
     rounds = ceil(log2(len(alive))) + 1 if alive else 0
     for remaining in range(rounds, 0, -1):
-        share = ceil(trials / remaining)
+        least = min(trials, FIRST_TURNS) if remaining == rounds else 0
+        share = max(ceil(trials / remaining), least)
         seconds = seconds_left()
         pause = seconds * (remaining - 1) / remaining if isfinite(seconds) else 0.0
         turns = dict.fromkeys(searches, 0)
@@ -52,7 +57,7 @@ def contest(
             ready = _ready(searches, alive)
             if not ready or seconds_left() <= 0:
                 return
-            if turn >= share or seconds_left() < pause:
+            if turn >= share or (turn >= least and seconds_left() < pause):
                 break
             trials -= 1
             name = _next(searches, ready, turns, share / len(ready))

@@ -67,6 +67,18 @@ def test_all_trials_are_dealt_out(trials: int, count: int) -> None:
     assert len(held({str(n): Contestant(n + 1) for n in range(count)}, trials)) == trials
 
 
+@pytest.mark.parametrize(("trials", "trial_s"), [(2, 0.1), (3, 0.1), (40, 6.0)])
+def test_first_turns_are_two_families_even_if_trials_or_seconds_are_few(
+    trials: int, trial_s: float
+) -> None:
+    clock = Clock()
+    order = []
+    for name in contest({name: Contestant(1) for name in "abcd"}, trials, lambda: 10 - clock.now):
+        clock.now += trial_s
+        order.append(name)
+    assert order[:2] == ["a", "b"]
+
+
 def test_what_an_exhausted_family_leaves_goes_to_the_others() -> None:
     order = held({"small": Contestant(1, left=3), "large": Contestant(2)}, 20)
     assert Counter(order) == {"small": 3, "large": 17}

@@ -177,13 +177,19 @@ class Chooser:
         return bool(self._known.here.same(problem))
 
     def starts(self, problem: Problem, count: int = 10) -> list[Variant]:
-        """Return the `count` best records' variants for `problem`, to tune from.
+        """Return variants to tune from: the first guess, and those of the `count` best records.
 
-        Reads the winners anew: what was tuned a minute ago is a good start for the next shape.
+        The guess is what the model ranks first of what no record names: a search that tries it ends
+        no worse than without records. Reads the winners anew: what was tuned a minute ago is a good
+        start for the next shape.
         """
         self.refresh()
-        known = (one for one in self.candidates(problem) if one.rung not in ("guess", "default"))
-        return list(dict.fromkeys(choice.variant for choice in known))[:count]
+        known: dict[Variant, None] = {}
+        guesses: dict[Variant, None] = {}
+        for choice in self.candidates(problem):
+            if choice.rung != "default":
+                (guesses if choice.rung == "guess" else known)[choice.variant] = None
+        return [*islice(guesses, 1), *islice(known, count)]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from oclgen.families import ConfigError
@@ -65,13 +65,15 @@ class Evidence:
         read = list(self.read(winners))
         mine = [entry for entry in read if entry.record.origin != RACED]
         of_kind = list(self.read(one for one in shipped if one.device.kind == info.kind))
-        self.exact = Pool(entry for entry in mine if entry.record.device == info)
-        self.here = Pool(entry for entry in mine if _same_device(entry.record.device, info))
-        self.relatives = Pool(mine)
-        self.close = Pool(
-            entry for entry in of_kind if entry.record.device.architecture == info.architecture
-        )
-        self.kin = Pool(of_kind)
+
+        def pool(entries: Iterable[Entry], is_one: Callable[[DeviceInfo], bool]) -> Pool:
+            return Pool((entry for entry in entries if is_one(entry.record.device)), info.runtime)
+
+        self.exact = pool(mine, lambda device: device == info)
+        self.here = pool(mine, lambda device: _same_device(device, info))
+        self.relatives = pool(mine, lambda _: True)
+        self.close = pool(of_kind, lambda device: device.architecture == info.architecture)
+        self.kin = pool(of_kind, lambda _: True)
         raced = (entry for entry in read if entry.record.origin == RACED)
         self.raced: dict[Problem, Entry] = {
             entry.problem: entry for entry in raced if entry.record.device == info

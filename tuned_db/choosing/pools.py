@@ -27,15 +27,22 @@ class Entry:
 
 
 class Pool:
-    """Entries by problem and by kind: warm ones first, then those with a digest, then faster ones.
+    """Entries by problem and by kind, those first that tell a device most.
 
-    Whether their kernels are today's is not asked here: a pool may hold thousands.
+    Warm ones come first, then those of the device's runtime, since another one has a compiler of
+    its own; then those with a digest, then faster ones. Whether their kernels are today's is not
+    asked here: a pool may hold thousands.
     """
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[Entry], runtime: str) -> None:
+        def order(entry: Entry) -> tuple[bool, bool, bool, float]:
+            record = entry.record
+            is_foreign = record.device.runtime != runtime
+            return (record.cache == "cold", is_foreign, record.digest is None, record.ms)
+
         self._same: dict[Problem, list[Entry]] = {}
         self._kinds: dict[tuple[object, ...], list[Entry]] = {}
-        for entry in sorted(entries, key=_freshness):
+        for entry in sorted(entries, key=order):
             self._same.setdefault(entry.problem, []).append(entry)
             self._kinds.setdefault(kind_of(entry.problem), []).append(entry)
         self._places: dict[tuple[object, ...], list[Place]] = {}
@@ -65,11 +72,6 @@ class Pool:
             self._places[kind] = [place_of(entry.problem) for entry in entries]
         pairs = zip(map(place.distance, self._places[kind]), entries, strict=True)
         return sorted(pairs, key=itemgetter(0))
-
-
-def _freshness(entry: Entry) -> tuple[bool, bool, float]:
-    record = entry.record
-    return (record.cache == "cold", record.digest is None, record.ms)
 
 
 def of_today(entries: Iterable[Entry]) -> Iterator[Entry]:
