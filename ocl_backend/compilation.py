@@ -12,6 +12,11 @@ from typing import Any
 
 import torch
 
+from ocl_backend.recorded import Recorded
+
+REPLAYING = ("reduce-overhead", "max-autotune")
+"""The modes in which torch replays graphs."""
+
 
 def register() -> None:
     """Make `torch.compile` choose the default backend when it is first called.
@@ -43,7 +48,8 @@ def default(
     Args:
         graph: what torch captured.
         inputs: its inputs, tensors without memory among them.
-        mode: `torch.compile`'s, for Inductor.
+        mode: `torch.compile`'s. With those of `REPLAYING` the device replays, too: calls without
+            gradients, from the third one with the same shapes on.
         options: `torch.compile`'s, for Inductor.
     """
     values = [*inputs, *(node.meta.get("example_value") for node in graph.graph.nodes)]
@@ -51,11 +57,21 @@ def default(
         _warn()
         from torch._dynamo import lookup_backend
 
-        return lookup_backend("aot_eager")(graph, inputs)
+        eager = lookup_backend("aot_eager")(graph, inputs)
+        if mode not in REPLAYING:
+            return eager
+        return Recorded(graph, eager, [_stays(one) for one in inputs])
     from torch import _inductor
 
     of_mode = _inductor.list_mode_options(mode) if mode else {}
     return _inductor.compile(graph, inputs, of_mode | (options or {}))
+
+
+def _stays(given: Any) -> bool:
+    """Return whether an input lies at the same address in all calls: its module's, or marked."""
+    if isinstance(given, torch.nn.Parameter):
+        return True
+    return getattr(given, "_dynamo_static_input_type", None) is not None
 
 
 @cache

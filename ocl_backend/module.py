@@ -24,11 +24,12 @@ from ocl_backend.dispatch.settings import (
     set_sync_errors,
 )
 from ocl_backend.dispatch.tuned import explain, reload_tuned
+from ocl_backend.graphed import make_graphed_callables
 from ocl_backend.ops.linear.packed import pack_int4, packed_linear
 from ocl_backend.ops.linear.packed import unpacked as unpack_weights
 from ocl_backend.runtime import figures as memory
 from ocl_backend.runtime import generators as random
-from ocl_backend.runtime import streams
+from ocl_backend.runtime import graphs, streams
 from ocl_backend.runtime.condition import (
     clock_rate,
     memory_usage,
@@ -80,6 +81,12 @@ from ocl_backend.runtime.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from ocl_backend.runtime.graphs import (
+    OCLGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+)
 from ocl_backend.runtime.host_figures import (
     host_memory_stats,
     host_memory_stats_as_nested_dict,
@@ -94,7 +101,6 @@ from ocl_backend.runtime.streams import (
     StreamContext,
     current_stream,
     default_stream,
-    is_current_stream_capturing,
     set_stream,
     stream,
     synchronize,
@@ -102,7 +108,9 @@ from ocl_backend.runtime.streams import (
 
 __all__ = [
     "AcceleratorError",
+    "CUDAGraph",
     "Event",
+    "OCLGraph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -128,6 +136,9 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "init",
@@ -139,6 +150,7 @@ __all__ = [
     "is_initialized",
     "keep_weights",
     "kept_weights_bytes",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "matmul",
@@ -184,6 +196,9 @@ __all__ = [
     "unpack_weights",
     "utilization",
 ]
+
+CUDAGraph = OCLGraph
+"""Programs for torch.cuda ask a device's module for this name."""
 
 Scheduling = PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = NoInductor
 """Inductor asks for these names."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.settings import SYNC_ERRORS
-from ocl_backend.runtime import launch, shim
+from ocl_backend.runtime import capture, launch, shim
 
 
 class FaultRule(NamedTuple):
@@ -81,6 +81,7 @@ NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
 
 
 @cache
+@capture.aside()
 def record(device: int) -> Tensor:
     """Return the record of device `device`, [4] int64, which the shim watches from then on."""
     words = torch.zeros(4, dtype=torch.int64, device=torch.device("ocl", device))

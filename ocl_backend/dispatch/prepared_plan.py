@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from ocl_backend.runtime import pending
+from ocl_backend.runtime import capture, pending
 from ocl_backend.runtime.launch import (
     Argument,
     KernelLaunch,
@@ -106,7 +106,8 @@ def _counters(device: int, count: int) -> torch.Tensor:
     known = _zeros.get(device)
     if known is None or known.numel() < count:
         place = torch.device("ocl", device)
-        known = _zeros[device] = torch.zeros(count, dtype=torch.int32, device=place)
+        with capture.aside():
+            known = _zeros[device] = torch.zeros(count, dtype=torch.int32, device=place)
     return known
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.arguments import spread
+from ocl_backend.runtime import capture
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
@@ -92,6 +93,7 @@ def regular(
 
 
 @lru_cache(maxsize=1024)
+@capture.aside()
 def tables(
     device: torch.device, windows: Windows, size: Sizes, out: Sizes, divisor: int = 0
 ) -> tuple[Tables, Tensor]:
@@ -118,6 +120,7 @@ def tables(
 
 
 @lru_cache(maxsize=1024)
+@capture.aside()
 def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) -> Tables:
     """Return the tables of the windows that each of `size` items lies in: its gradient's terms.
 

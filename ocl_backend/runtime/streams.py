@@ -59,11 +59,6 @@ def stream(stream: torch.Stream | None) -> StreamContext:
     return StreamContext(stream)
 
 
-def is_current_stream_capturing() -> bool:
-    """Return False: there are no graphs that a stream's commands could go to."""
-    return False
-
-
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until everything enqueued on `device` has run.
 

@@ -12,6 +12,7 @@
 #include "profiler/kineto.h"
 #include "runtime/deferred.h"
 #include "runtime/faults.h"
+#include "runtime/graph.h"
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
 #include "runtime/submitter.h"
@@ -82,6 +83,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     destroyEvent(*event, stream.device_index());
+    *event = nullptr;
+    if (graph_here(stream.device_index())) return;  // recorded commands are in order
     observer().before_command();
     Device& device = device_at(checked(stream.device_index()));
     wait_for_programs(stream.device_index());

@@ -20,6 +20,7 @@
 
 #include "dispatch/operators.h"
 #include "fusion/recipe.h"
+#include "runtime/graph.h"
 
 namespace {
 
@@ -73,6 +74,9 @@ void replace_generators(const c10::OperatorHandle& op, torch::jit::Stack& stack)
 // Refuses a run on the CPU, or counts it and warns the first time. That is no part of a recipe.
 void note(const std::string& name) {
   ocl::note_other();
+  if (const auto graph = ocl::graph_here())
+    ocl::raise(graph->refuse(name + " has no ocl kernel and runs on the CPU, which a graph cannot "
+                                    "contain. Leave it out of the capture"));
   TORCH_CHECK_NOT_IMPLEMENTED(
       !refuse, name,
       " has no ocl kernel and OCLGEN_FALLBACK=error forbids running it on the CPU. "
@@ -173,6 +177,10 @@ std::tuple<int64_t, int64_t> reserve(const std::optional<at::Generator>& given, 
   c10::GeneratorImpl* source = (given ? *given : own).unsafeGetGeneratorImpl();
   TORCH_CHECK(source->device().is_privateuseone(), "a generator of device ", source->device(),
               " cannot fill a tensor on ocl:", device, "; use torch.Generator('ocl')");
+  if (const auto graph = graph_here(c10::DeviceIndex(device))) {
+    note_other();
+    return graph->draw((given ? *given : own).getIntrusivePtr(), uint64_t(count));
+  }
   const std::lock_guard<std::mutex> lock(source->mutex_);
   const Drawn drawn{source, source->current_seed(), source->get_offset(), uint64_t(count)};
   source->set_offset(drawn.first + drawn.count);
@@ -189,6 +197,11 @@ TORCH_LIBRARY(ocl, library) {
   library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
   library.def("default_generator(int device) -> Generator?",
               [](int64_t index) { return ocl::default_generator(c10::DeviceIndex(index)); });
+  // releases the interpreter's lock, as every operator
+  library.def("replay_graph(int graph) -> ()", [](int64_t graph) {
+    const auto& replayed = *reinterpret_cast<std::shared_ptr<ocl::Graph>*>(graph);
+    if (const int status = replayed->replay()) ocl::raise(status);
+  });
   library.def("reserve(Generator? generator, int device, int count) -> (int, int)", ocl::reserve);
 }
 

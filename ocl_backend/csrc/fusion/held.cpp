@@ -14,6 +14,7 @@
 #include "fusion/link.h"
 #include "fusion/number.h"
 #include "runtime/deferred.h"
+#include "runtime/graph.h"
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
 
@@ -39,6 +40,7 @@ struct Use {
 
 std::recursive_mutex chain_mutex;
 auto& chain = *new std::vector<Link>();  // may be left at exit, when the runtime has ended
+auto& chain_graph = *new std::shared_ptr<Graph>();  // that records the chain; null: none
 std::vector<Use> uses;                   // of the chain's launches, each block once
 std::atomic<bool> is_loose{false};       // whether a link of the chain stands in it loosely
 bool may_be_loose = true;                // whether every link of the chain may stand in it so
@@ -137,6 +139,7 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
   for (const uint32_t place : by.reads) blocks.add(place, false);
   for (const uint32_t place : by.writes) blocks.add(place, true);
   if (!blocks.hold_all()) return false;
+  if (chain.empty()) chain_graph = graph_here();
   may_be_loose = (chain.empty() || may_be_loose) && call.loose && !call.is_asked;
   Link& link = chain.emplace_back();
   link.call = shared(call);
@@ -244,12 +247,14 @@ int settle() try {
   const PatientLock locked(chain_mutex);
   if (chain.empty()) return kOk;
   const Unnoted unnoted;
+  const Within within(chain_graph);  // also if it is another thread that runs the chain
   settler.store(std::this_thread::get_id());
   const bool is_named = is_listened_to();
   if (is_named) push_correlation(correlation);
   const auto end = c10::make_scope_exit([&] {
     if (is_named) pop_correlation();
     chain.clear();
+    chain_graph.reset();
     is_loose = false;
     result_bytes = 0;
     let_go_of_uses();
@@ -274,6 +279,8 @@ int Held::enqueue(const int64_t* values) {
   if (is_enqueueing_deferred()) return run_alone(*this, values);
   const PatientLock locked(chain_mutex);
   if (settler.load() != std::this_thread::get_id()) {
+    if (!chain.empty() && chain_graph != graph_here())
+      if (const int status = settle()) return status;
     for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
       if (continues(*this, values[ways[way].source]) && append(*this, values, way, false))
         return kOk;

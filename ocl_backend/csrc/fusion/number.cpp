@@ -9,6 +9,7 @@
 #include "fusion/held.h"
 #include "fusion/recipe.h"
 #include "runtime/deferred.h"
+#include "runtime/graph.h"
 #include "runtime/interpreter.h"
 #include "runtime/transfer.h"
 
@@ -37,6 +38,7 @@ void write_held(const Number& held) {
 
 bool hold_number(const at::Tensor& tensor, const at::Scalar& value) {
   if (is_noting() || !holds_back() || in_forked_child()) return false;
+  if (graph_here()) return false;  // another thread may be the one that writes it
   if (passing || is_enqueueing_deferred()) return false;  // its reader would not write it
   if (const int status = settle_number()) raise(status);
   auto* storage = tensor.storage().unsafeGetStorageImpl();

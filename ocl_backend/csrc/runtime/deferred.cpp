@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 
+#include "runtime/graph.h"
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
 
@@ -52,6 +53,7 @@ int enqueue_first(Waiting& waiting, Deferred& first) {
       --enqueueing;
     });
     const FreshMemory fresh;
+    const Within no_graph(nullptr);  // it was called before the capture that this thread is in
     status = first.command->run(first.words.data());
   }
   if (status % kPython == kInterrupted) return status;
@@ -69,11 +71,12 @@ int enqueue_first(Waiting& waiting, Deferred& first) {
 }  // namespace
 
 bool has_deferred(c10::DeviceIndex device) {
-  return waiting_of(device).count.load(std::memory_order_acquire) > 0 && !is_enqueueing;
+  return waiting_of(device).count.load(std::memory_order_acquire) > 0 && !is_enqueueing &&
+         !graph_here(device);
 }
 
 bool has_to_wait(c10::DeviceIndex device, const Prepared& command) {
-  return has_deferred(device) || (!command.is_ready() && !is_enqueueing);
+  return has_deferred(device) || (!command.is_ready() && !is_enqueueing && !graph_here(device));
 }
 
 bool is_enqueueing_deferred() {

@@ -12,7 +12,8 @@ namespace ocl {
 
 // Whether commands of the device wait, so that this thread's next one has to wait behind them.
 bool has_deferred(c10::DeviceIndex device);
-// Whether a command has to wait behind others of its device, or for its own programs.
+// Whether a command has to wait behind others of its device, or for its own programs. One that a
+// graph records does not: its thread waits for the programs.
 bool has_to_wait(c10::DeviceIndex device, const Prepared& command);
 // Puts a command behind those that wait; returns a `Status`.
 int defer(c10::DeviceIndex device, Prepared& command, const int64_t* words, size_t count);

@@ -40,15 +40,6 @@ std::atomic<bool> is_on{true};
 
 Block* block_at(int64_t address) { return locate(reinterpret_cast<const void*>(address)).block; }
 
-Counts writes_to(const Addresses& weights) {
-  Counts writes;
-  for (const int64_t address : weights) {
-    const Block* block = block_at(address);
-    writes.push_back(block ? block->writes.load(std::memory_order_relaxed) : 0);
-  }
-  return writes;
-}
-
 Place place_of(const void* maker, const Addresses& weights) {
   return {maker, {weights.begin(), weights.end()}};
 }
@@ -79,6 +70,23 @@ void forget_if(Condition is_to_go) {
 bool keeps_weights() {
   return is_on.load(std::memory_order_relaxed) && !c10::GradMode::is_enabled() &&
          !in_forked_child();
+}
+
+Counts writes_to(const Addresses& weights) {
+  Counts writes;
+  for (const int64_t address : weights) {
+    const Block* block = block_at(address);
+    writes.push_back(block ? block->writes.load(std::memory_order_relaxed) : 0);
+  }
+  return writes;
+}
+
+Kept read_kept(const void* maker, const Addresses& weights) {
+  auto writes = writes_to(weights);
+  const std::lock_guard<std::mutex> lock(shelf().mutex);
+  const auto found = shelf().entries.find(place_of(maker, weights));
+  if (found == shelf().entries.end() || found->second.writes != writes) return {};
+  return {found->second.spaces, std::move(writes)};
 }
 
 Kept look_up_kept(const void* maker, const Addresses& weights) {

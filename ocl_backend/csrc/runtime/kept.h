@@ -28,6 +28,10 @@ struct Kept {
 
 // What `maker` made of the weights at these addresses.
 Kept look_up_kept(const void* maker, const Addresses& weights);
+// The same for a graph, which keeps what it reads and makes nothing anew: changes no entry.
+Kept read_kept(const void* maker, const Addresses& weights);
+// The commands so far that write to each address's block.
+Counts writes_to(const Addresses& weights);
 // Keeps what was made of weights, if there is room and nothing was written to them since
 // `look_up_kept` returned `writes`.
 void keep(const void* maker, const Addresses& weights, const Counts& writes, Spaces spaces,

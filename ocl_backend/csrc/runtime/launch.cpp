@@ -3,7 +3,11 @@
 // device.
 #include "runtime/launch.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -63,6 +67,8 @@ struct Launch final : Prepared {
   int run(const int64_t* words) override;
   int submit(const int64_t* resolved) override;
   int check(const int64_t* words) override;
+  Handle apart() override;
+  const char* label() const override { return name; }
   int resolve(const int64_t* words, Resolved& resolved) const;
   bool is_ready() const override { return ready.load(std::memory_order_acquire); }
   int64_t awaited() const override { return is_ready() ? 0 : number; }
@@ -166,19 +172,24 @@ int set_arguments(const Launch& launch, const int64_t* resolved) {
   return kOk;
 }
 
+// Another kernel of a launch's program; null if the runtime refuses.
+std::shared_ptr<Kernel> another_kernel(const Launch& launch) {
+  cl_program program = nullptr;
+  if (cl.clGetKernelInfo(launch.kernel->kernel, CL_KERNEL_PROGRAM, sizeof program,
+                         static_cast<void*>(&program), nullptr) != CL_SUCCESS)
+    return nullptr;
+  cl_int status = CL_SUCCESS;
+  auto* made = cl.clCreateKernel(program, launch.name, &status);
+  return made ? std::make_shared<Kernel>(made) : nullptr;
+}
+
 // Gives a launch that runs again and again a kernel of its own; one that is refused shares on.
 void stop_sharing(Launch& launch) {
   // Python, which finds the kernel for further launches, and this one
   constexpr int64_t kOwners = 2;
   if (launch.runs > kSharingRuns || launch.kernel.use_count() <= kOwners) return;
   if (++launch.runs <= kSharingRuns) return;
-  cl_program program = nullptr;
-  if (cl.clGetKernelInfo(launch.kernel->kernel, CL_KERNEL_PROGRAM, sizeof program,
-                         static_cast<void*>(&program), nullptr) != CL_SUCCESS)
-    return;
-  cl_int status = CL_SUCCESS;
-  if (auto* made = cl.clCreateKernel(program, launch.name, &status))
-    launch.kernel = std::make_shared<Kernel>(made);
+  if (auto made = another_kernel(launch)) launch.kernel = std::move(made);
 }
 
 bool lacks_memory(cl_int code) {
@@ -227,8 +238,7 @@ int Launch::resolve(const int64_t* words, Resolved& resolved) const {
     Location found;
     if (const int status = find(*this, argument, word, found)) return status;
     may_fault(device_at(device), word);
-    if (found.block && argument.kind == kBuffer) ++found.block->writes;
-    resolved.add(found, int64_t(found.offset) / argument.item_bytes);
+    resolved.add(found, int64_t(found.offset) / argument.item_bytes, argument.kind == kBuffer);
   }
   return kOk;
 }
@@ -249,6 +259,25 @@ int Launch::submit(const int64_t* resolved) {
     return kOk;
   }
   return fail(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
+}
+
+Handle Launch::apart() {
+  const std::lock_guard<std::mutex> lock(device_at(device).submission);
+  const auto made = std::make_shared<Launch>();
+  made->kernel = another_kernel(*this);
+  TORCH_CHECK(made->kernel, "kernel ", name,
+              ": the runtime makes no further kernel of its program");
+  made->ready = true;
+  made->number = number;
+  made->device = device;
+  made->name = name;
+  made->dimensions = dimensions;
+  std::copy(std::begin(global_size), std::end(global_size), made->global_size);
+  std::copy(std::begin(local_size), std::end(local_size), made->local_size);
+  made->has_local = has_local;
+  made->changing = changing;
+  made->fixed = fixed;
+  return made;
 }
 
 int Launch::run(const int64_t* words) {

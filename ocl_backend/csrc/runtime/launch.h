@@ -27,6 +27,11 @@ class Prepared : public std::enable_shared_from_this<Prepared> {
   virtual int submit(const int64_t* /*resolved*/) { return kOk; }
   // Whether all of its programs are built.
   virtual bool is_ready() const { return true; }
+  // The same command with a kernel of its own, which graphs enqueue (graph.h). Raises if the driver
+  // refuses.
+  virtual std::shared_ptr<Prepared> apart() { return shared_from_this(); }
+  // What listings call it.
+  virtual const char* label() const { return "commands"; }
   // The number of its program, by which Python waits for it; 0: it is built, or there is none.
   virtual int64_t awaited() const { return 0; }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/graph.h"
 #include "runtime/history.h"
 #include "runtime/kept.h"
 #include "runtime/observer.h"
@@ -30,8 +31,17 @@ constexpr size_t kSmallest = 512;
 constexpr size_t kLargeFrom = size_t(16) << 20;
 constexpr size_t kLargeStep = size_t(2) << 20;
 
+using Free = std::map<size_t, std::vector<Block*>>;  // by size; a size stays when it has none left
+
+// Of the graphs that share it.
+struct GraphPool {
+  Free free;
+  int graphs = 0;
+};
+
 struct Pool {
-  std::map<size_t, std::vector<Block*>> free;  // by size; a size stays when it has none left
+  Free free;
+  std::map<uint64_t, GraphPool> of_graphs;
   c10::CachingDeviceAllocator::DeviceStats stats;
   std::optional<size_t> limit;  // none: all that the device has
 };
@@ -105,10 +115,10 @@ size_t limit_of(c10::DeviceIndex index) {
   return pools()[size_t(index)].limit.value_or(device_at(index).total_bytes);
 }
 
-Block* take_cached(Pool& pool, size_t size) {
+Block* take_cached(Free& free, size_t size) {
   // a block a quarter larger than needed is better reused than left lying
   const size_t most = size + size / 4;
-  for (auto at = pool.free.lower_bound(size); at != pool.free.end() && at->first <= most; ++at) {
+  for (auto at = free.lower_bound(size); at != free.end() && at->first <= most; ++at) {
     auto& blocks = at->second;
     if (blocks.empty()) continue;
     Block* block = blocks.back();
@@ -119,7 +129,20 @@ Block* take_cached(Pool& pool, size_t size) {
 }
 
 // Lets a block that nothing uses be handed out again.
-void give_back(Block* block) { pools()[block->device].free[block->size].push_back(block); }
+void give_back(Block* block) {
+  Pool& pool = pools()[block->device];
+  const auto graphs = pool.of_graphs.find(block->pool);
+  const bool is_own = graphs == pool.of_graphs.end();
+  if (is_own) block->pool = 0;
+  (is_own ? pool.free : graphs->second.free)[block->size].push_back(block);
+}
+
+// A free block of the pool that this thread takes memory of.
+Block* take_free(Pool& pool, size_t size, uint64_t of_graphs) {
+  if (!of_graphs) return take_cached(pool.free, size);
+  Block* block = take_cached(pool.of_graphs[of_graphs].free, size);
+  return block ? block : take_cached(pool.free, size);
+}
 
 // Drivers allocate at first use, so the first bytes are written here, where failing is handled.
 cl_int create_buffer(Device& device, size_t size, cl_mem* buffer) {
@@ -212,7 +235,8 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   std::unique_lock<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[index];
   cl_int status = CL_SUCCESS;
-  Block* block = is_fresh ? nullptr : take_cached(pool, size);
+  const uint64_t of_graphs = pool_here(index);
+  Block* block = is_fresh ? nullptr : take_free(pool, size, of_graphs);
   if (!block) block = create_block(index, size, &status);
   if (!block) {
     ++pool.stats.num_alloc_retries;
@@ -226,6 +250,7 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   }
   if (!block) throw_out_of_memory(index, bytes, status);
   block->requested = bytes;
+  block->pool = of_graphs;
   count_taken(pool.stats, *block);
   return block;
 }
@@ -276,6 +301,22 @@ Block* start_waiting(const void* address) {
 void stop_waiting(Block* block) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   --block->waiting;
+}
+
+void share_pool(c10::DeviceIndex index, uint64_t pool) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  ++pools()[size_t(index)].of_graphs[pool].graphs;
+}
+
+void leave_pool(c10::DeviceIndex index, uint64_t pool) {
+  const std::lock_guard<std::mutex> lock(pool_mutex());
+  auto& all = pools()[size_t(index)].of_graphs;
+  const auto left = all.find(pool);
+  if (--left->second.graphs) return;
+  const Free free = std::move(left->second.free);
+  all.erase(left);
+  for (const auto& [size, blocks] : free)
+    for (Block* block : blocks) give_back(block);
 }
 
 FreshMemory::FreshMemory() { is_fresh = true; }
@@ -340,6 +381,8 @@ int64_t ocl_memory_blocks(int device, int64_t* words, int64_t room) {
   std::set<const ocl::Block*> cached;
   for (const auto& [size, blocks] : ocl::pools()[size_t(device)].free)
     cached.insert(blocks.begin(), blocks.end());
+  for (const auto& [number, graphs] : ocl::pools()[size_t(device)].of_graphs)
+    for (const auto& [size, blocks] : graphs.free) cached.insert(blocks.begin(), blocks.end());
   int64_t count = 0;
   for (uint32_t slot = 0; slot < ocl::next_slot; ++slot) {
     const ocl::Block* block = ocl::slots[slot];

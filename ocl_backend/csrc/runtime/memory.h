@@ -31,6 +31,7 @@ struct Block {
   size_t requested;  // bytes asked for by the present owner
   uint32_t slot;
   c10::DeviceIndex device;
+  uint64_t pool = 0;  // of a graph, which it returns to when it is freed; 0: the device's
   std::atomic<uint32_t> holds{0};    // by launches that are held back, or that always use it
   std::atomic<bool> dropped{false};  // freed, and waiting for those
   int32_t use = -1;      // its place among the uses of the chain of held launches, -1: none
@@ -82,6 +83,11 @@ class FreshMemory {
   FreshMemory(const FreshMemory&) = delete;
   FreshMemory& operator=(const FreshMemory&) = delete;
 };
+
+// A pool of memory for graphs (graph.h): exists while they share it. Its blocks are the device's
+// when the last one has left.
+void share_pool(c10::DeviceIndex index, uint64_t pool);
+void leave_pool(c10::DeviceIndex index, uint64_t pool);
 
 // Counts the buffers given back to the driver: an argument remembered from before may be stale.
 uint64_t release_generation();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/deferred.h"
+#include "runtime/graph.h"
 #include "runtime/kept.h"
 
 namespace ocl {
@@ -24,8 +25,10 @@ struct Sequence final : Prepared {
     if (of_weights) forget_kept_by(this);
   }
   int enqueue(const int64_t* given) override;
-  int run(const int64_t* words) override { return run_from(0, words); }
-  int run_from(size_t first, const int64_t* words);
+  int run(const int64_t* words) override { return run_parts(0, parts.size(), words); }
+  int run_parts(size_t first, size_t end, const int64_t* words);
+  void tell_graph(Graph& graph, const Addresses& read, const Kept& known, const int64_t* words,
+                  size_t count);
   int check(const int64_t* words) override;
   bool is_ready() const override;
   Handle other() const;
@@ -54,11 +57,12 @@ int Sequence::enqueue(const int64_t* given) try {
   words.append(fixed.begin(), fixed.end());
   c10::SmallVector<c10::DataPtr, 4> spaces;
   const bool waits = has_to_wait(device, *this);
+  const auto graph = graph_here(device);
   Addresses given_weights;
   Kept known;
   if (of_weights && !waits && keeps_weights()) {
     for (const uint32_t place : weights) given_weights.push_back(words[place]);
-    known = look_up_kept(this, given_weights);
+    known = graph ? read_kept(this, given_weights) : look_up_kept(this, given_weights);
   }
   for (size_t i = 0, made = 0; i < workspaces.size(); ++i) {
     const bool is_known = known.spaces && is_made[i];
@@ -68,13 +72,27 @@ int Sequence::enqueue(const int64_t* given) try {
   }
   // as one: if a program cannot be built, another sequence takes the place of the whole
   const int status = waits ? defer(device, *this, words.data(), words.size())
-                           : run_from(known.spaces ? of_weights : 0, words.data());
+                           : run_parts(known.spaces ? of_weights : 0, parts.size(), words.data());
   if (status != kOk) return status;
   runs.fetch_add(1, std::memory_order_relaxed);
+  if (graph) {
+    if (known.spaces) tell_graph(*graph, given_weights, known, words.data(), words.size());
+    return status;
+  }
   if (!known.writes.empty() && !known.spaces) keep_made(given_weights, known.writes, spaces);
   return status;
 } catch (...) {
   return fail_with_exception();
+}
+
+// A graph reads what is kept, and makes it again in the same place when weights have changed.
+void Sequence::tell_graph(Graph& graph, const Addresses& read, const Kept& known,
+                          const int64_t* words, size_t count) {
+  const Handle self = shared_from_this();
+  graph.read_kept(read, known, [self, given = std::vector<int64_t>(words, words + count)] {
+    auto& sequence = static_cast<Sequence&>(*self);
+    return sequence.run_parts(0, sequence.of_weights, given.data());
+  });
 }
 
 void Sequence::keep_made(const Addresses& of, const Counts& writes,
@@ -115,7 +133,7 @@ int Sequence::check(const int64_t* words) {
 }
 
 // All programs are built before the first launch, which may overwrite what it reads.
-int Sequence::run_from(size_t first, const int64_t* words) {
+int Sequence::run_parts(size_t first, size_t end, const int64_t* words) {
   for (const auto& part : parts) {
     const int64_t awaited = part.launch->awaited();
     if (!awaited) continue;
@@ -123,7 +141,7 @@ int Sequence::run_from(size_t first, const int64_t* words) {
     if (const Handle instead = other()) return instead->enqueue(words);
   }
   c10::SmallVector<int64_t, 24> taken;
-  for (size_t i = first; i < parts.size(); ++i) {
+  for (size_t i = first; i < end; ++i) {
     take(parts[i], words, taken);
     if (const int status = parts[i].launch->enqueue(taken.data())) return status;
   }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/graph.h"
 #include "runtime/interpreter.h"
 #include "runtime/profile.h"
 
@@ -36,8 +37,11 @@ class Submitter {
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   void turn(bool on);
   int push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved);
-  int drain(c10::DeviceIndex device) {
+  void await_all(c10::DeviceIndex device) {
     wait_for(pushed_.load(std::memory_order_acquire), device);
+  }
+  int drain(c10::DeviceIndex device) {
+    await_all(device);
     return take_failure();
   }
   bool has(uint64_t ticket) const { return done_.load(std::memory_order_acquire) >= ticket; }
@@ -207,13 +211,16 @@ void Submitter::stop() {
 
 }  // namespace
 
-void Resolved::add(const Location& place, int64_t offset) {
+void Resolved::add(const Location& place, int64_t offset, bool writes) {
   words.append({word_of(place.block->buffer), offset});
   blocks.push_back(place.block);
+  is_written.push_back(writes);
+  if (writes) ++place.block->writes;
 }
 
 int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
               bool may_be_late) {
+  if (const auto graph = graph_here(device)) return graph->record(command, resolved);
   Submitter& submitter = submitter_of(device);
   if (may_be_late && submitter.is_on() && !is_listened_to())
     return submitter.push(device, command, resolved);
@@ -227,11 +234,20 @@ int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolv
 
 int drain(c10::DeviceIndex device) { return submitter_of(device).drain(device); }
 
+void await_submission(c10::DeviceIndex device) { submitter_of(device).await_all(device); }
+
 bool is_submitted(c10::DeviceIndex device, uint64_t ticket) {
   return submitter_of(device).has(ticket);
 }
 
 cl_command_queue queue_of(c10::DeviceIndex device) {
+  if (const auto graph = graph_here(device))
+    raise(graph->refuse(
+        "a graph cannot contain a call that waits for the device, or that reads the host's memory "
+        "later: item(), a copy to the host, synchronize(), a copy of pinned memory, or one of more "
+        "than 256 KiB from the host. Do that before the capture, into tensors that the graph "
+        "reads, "
+        "or behind the replay"));
   if (const int status = drain(device)) raise(status);
   return device_at(device).queue;
 }

@@ -20,12 +20,14 @@
 namespace ocl {
 
 // A command's words as the driver takes them: a buffer is its handle and an offset, a number its
-// bits. `blocks` is the memory of the buffers.
+// bits. `blocks` is the memory of the buffers, with whether the command writes to it.
 struct Resolved {
   c10::SmallVector<int64_t, 24> words;
   c10::SmallVector<Block*, 12> blocks;
+  c10::SmallVector<bool, 12> is_written;
 
-  void add(const Location& place, int64_t offset);
+  // Counts a command that writes.
+  void add(const Location& place, int64_t offset, bool writes);
 };
 
 inline int64_t word_of(cl_mem buffer) {
@@ -36,15 +38,18 @@ inline cl_mem buffer_of(int64_t word) {
 }
 
 // Hands a command over: to the device's thread if that is on, no profiler listens and the command
-// `may_be_late`; else to the driver. Returns a `Status`, also of an earlier command that failed in
-// the thread; then this command is dropped.
+// `may_be_late`; else to the driver. While this thread captures a graph, that records it. Returns a
+// `Status`, also of an earlier command that failed in the thread; then this command is dropped.
 int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
               bool may_be_late);
 // Waits until the driver has all commands of the thread; returns a `Status` as above.
 int drain(c10::DeviceIndex device);
+// Waits in the same way, and leaves the failure to the next call.
+void await_submission(c10::DeviceIndex device);
 // Whether the driver has the command of a `Block::ticket`.
 bool is_submitted(c10::DeviceIndex device, uint64_t ticket);
-// The queue of a device, after all commands of its thread. Raises the failure of one of them.
+// The queue of a device, after all commands of its thread. Raises the failure of one of them, and
+// while this thread captures a graph: what needs the queue cannot be recorded.
 cl_command_queue queue_of(c10::DeviceIndex device);
 
 }  // namespace ocl

@@ -23,6 +23,7 @@ namespace {
 constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
 constexpr const char* kHostToDevice = "copy host to device";
+constexpr const char* kWithinDevice = "copy within device";
 
 void begin_command() {
   observer().unrepeatable();
@@ -30,7 +31,7 @@ void begin_command() {
 }
 
 struct Staged {
-  std::unique_ptr<char[]> bytes;
+  std::shared_ptr<char[]> bytes;
   cl_event done;
 };
 
@@ -65,15 +66,15 @@ Location at(int64_t address) { return locate(reinterpret_cast<const void*>(addre
 struct Write final : Prepared {
   int enqueue(const int64_t* words) override {
     const Location to = at(words[0]);
-    ++to.block->writes;
     device = to.block->device;
     Resolved resolved;
-    resolved.add(to, int64_t(to.offset));
+    resolved.add(to, int64_t(to.offset), true);
     return hand_over(device, *this, resolved, true);
   }
   int submit(const int64_t* resolved) override;
+  const char* label() const override { return kHostToDevice; }
 
-  std::unique_ptr<char[]> source;
+  std::shared_ptr<char[]> source;  // a graph writes it again and again
   size_t bytes = 0;
   c10::DeviceIndex device = 0;
 };
@@ -90,7 +91,7 @@ int Write::submit(const int64_t* resolved) try {
              one, "host to device copy");
   timed.share(done);
   cl.clFlush(one.queue);
-  staging.pending.push_back({std::move(source), done});
+  staging.pending.push_back({source, done});
   return kOk;
 } catch (...) {
   return fail_with_exception();
@@ -100,14 +101,14 @@ int Write::submit(const int64_t* resolved) try {
 struct Copy final : Prepared {
   int enqueue(const int64_t* words) override {
     const Location to = at(words[0]), from = at(words[1]);
-    ++to.block->writes;
     device = to.block->device;
     Resolved resolved;
-    resolved.add(to, int64_t(to.offset));
-    resolved.add(from, int64_t(from.offset));
+    resolved.add(to, int64_t(to.offset), true);
+    resolved.add(from, int64_t(from.offset), false);
     return hand_over(device, *this, resolved, true);
   }
   int submit(const int64_t* resolved) override;
+  const char* label() const override { return kWithinDevice; }
 
   size_t bytes = 0;
   c10::DeviceIndex device = 0;
@@ -115,7 +116,7 @@ struct Copy final : Prepared {
 
 int Copy::submit(const int64_t* resolved) try {
   Device& one = device_at(device);
-  Timed timed(device, Activity::kCopy, "copy within device", bytes);
+  Timed timed(device, Activity::kCopy, kWithinDevice, bytes);
   ocl::check(cl.clEnqueueCopyBuffer(one.queue, buffer_of(resolved[2]), buffer_of(resolved[0]),
                                     size_t(resolved[3]), size_t(resolved[1]), bytes, 0, nullptr,
                                     timed.event()),
@@ -137,7 +138,7 @@ void enqueue(c10::DeviceIndex device, Prepared& transfer, const void* first,
 // Copies what is written first, so that the caller goes on.
 void write_small(const Location& to, void* target, const void* source, size_t bytes) {
   const auto staged = std::make_shared<Write>();
-  staged->source = std::make_unique<char[]>(bytes);
+  staged->source = std::shared_ptr<char[]>(new char[bytes]);
   staged->bytes = bytes;
   std::memcpy(staged->source.get(), source, bytes);
   enqueue(to.block->device, *staged, target);

@@ -14,6 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ocl_backend.runtime import capture
+
 Filter = Literal["cubic", "triangle", "wide cubic"]
 """`cubic` takes the four items around a position; the others widen where they shrink an image."""
 
@@ -27,6 +29,7 @@ def cubic(x: float, a: float) -> float:
 
 
 @lru_cache(maxsize=256)
+@capture.aside()
 def weights(
     name: Filter, size: int, out: int, align: bool, factor: float | None, device: torch.device
 ) -> Tensor:

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend.runtime import capture
+
 DIRECT = 64
 """Up to this length a transform is one product."""
 
@@ -129,6 +131,7 @@ def _on_device(numbers: np.ndarray, dtype: torch.dtype, device: torch.device) ->
 
 
 @lru_cache(maxsize=256)
+@capture.aside()
 def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the [2n, 2n] matrix by which rows of pairs are multiplied."""
     steps = np.arange(size)
@@ -138,6 +141,7 @@ def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> T
 
 
 @lru_cache(maxsize=256)
+@capture.aside()
 def _roots(first: int, second: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the [second, first] factors between the two passes of a split transform."""
     turns = np.outer(np.arange(second), np.arange(first)) / (first * second)
@@ -145,6 +149,7 @@ def _roots(first: int, second: int, sign: int, dtype: torch.dtype, device: torch
 
 
 @lru_cache(maxsize=64)
+@capture.aside()
 def _chirp(
     size: int, length: int, sign: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:

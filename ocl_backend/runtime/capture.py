@@ -1,0 +1,28 @@
+"""Whether this thread captures a graph, and how what must not be part of one keeps out of it.
+
+What is made once and kept for later calls (tables of windows, counters) keeps out: a graph's
+commands run at its replays alone, and its memory is its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ocl_backend.runtime import shim
+
+
+def is_capturing() -> bool:
+    """Return whether what this thread enqueues goes to a graph."""
+    return bool(shim.library().ocl_is_capturing())
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Context, or decorator, in which this thread enqueues although it captures a graph."""
+    shim.library().ocl_capture_aside(ctypes.c_int(1))
+    try:
+        yield
+    finally:
+        shim.library().ocl_capture_aside(ctypes.c_int(-1))
