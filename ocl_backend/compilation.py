@@ -60,18 +60,11 @@ def default(
         eager = lookup_backend("aot_eager")(graph, inputs)
         if mode not in REPLAYING:
             return eager
-        return Recorded(graph, eager, [_stays(one) for one in inputs])
+        return Recorded(graph, eager)
     from torch import _inductor
 
     of_mode = _inductor.list_mode_options(mode) if mode else {}
     return _inductor.compile(graph, inputs, of_mode | (options or {}))
-
-
-def _stays(given: Any) -> bool:
-    """Return whether an input lies at the same address in all calls: its module's, or marked."""
-    if isinstance(given, torch.nn.Parameter):
-        return True
-    return getattr(given, "_dynamo_static_input_type", None) is not None
 
 
 @cache

@@ -1,12 +1,15 @@
 """A function of tensors that is recorded as a graph for each shape of its inputs, and replayed.
 
-`torch.compile(mode="reduce-overhead")` runs captured graphs of torch in it.
+`torch.compile(mode="reduce-overhead")` runs captured graphs of torch in it, and `generate` of
+transformers a token's step (`libraries.transformers.replay`).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
@@ -18,8 +21,9 @@ from ocl_backend.runtime.devices import device
 
 WARM_UP = 2
 """Eager calls ahead of the recording: they build programs, and keep what weights are packed to."""
-MOST = 64
+MOST = 16
 """Bound on the recordings of a function; calls with further shapes run eagerly."""
+NUMBERS = bool | int | float | str | type(None) | torch.dtype | torch.device
 
 
 class _Recording(NamedTuple):
@@ -32,10 +36,18 @@ class _Recording(NamedTuple):
     """The same of inputs that the function writes to, which are copied back."""
     outputs: list[Any]
     lasting: tuple[bool, ...]
-    """Of each output, whether it lies in the caller's memory."""
+    """Of each output, whether it is returned as it is: it lies in the caller's memory."""
     structure: Any
+    read: tuple[weakref.ref[Any], ...]
+    """What the graph reads where it is, which the caller may drop."""
 
-    def replay(self, inputs: Sequence[Any]) -> Any:
+    @property
+    def is_alive(self) -> bool:
+        """Whether the caller still has everything that the graph reads."""
+        return all(one() is not None for one in self.read)
+
+    def replay(self, inputs: list[Any]) -> Any:
+        """Copy the inputs in, replay, and return new tensors with the results."""
         for place, target in self.copied:
             target.copy_(inputs[place])
         self.graph.replay()
@@ -51,88 +63,105 @@ class _Recording(NamedTuple):
 class Recorded:
     """Calls a function eagerly, then records it and replays what was recorded.
 
-    Parameters, buffers, and tensors that `torch._dynamo.mark_static_address` names are read where
-    they are; others are copied to where the graph reads them. Results are new tensors. Where a
-    gradient is recorded, or a tensor lies elsewhere, the function is called.
+    Tensors that stay where they are (`stays`) are read there; others are copied to where the graph
+    reads them. Results are new tensors. Where a gradient is recorded the function is called.
 
     Args:
-        function: takes tensors and numbers, returns tensors in tuples, lists or dictionaries.
-        eager: is called where the function is not replayed.
-        static: whether each input stays where it is from call to call.
+        function: takes and returns tensors, numbers, and what pytrees are made of.
+        eager: is called where nothing is replayed.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], eager: Callable[..., Any], static: Sequence[bool]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], eager: Callable[..., Any]) -> None:
         self._function, self._eager = function, eager
-        self._static = [place for place, stays in enumerate(static) if stays]
-        self._moving = [place for place, stays in enumerate(static) if not stays]
         self._pool: graphs.Pool | None = None
         self._calls: dict[Any, int] = {}
         self._recordings: dict[Any, _Recording] = {}
         self._is_refused = False
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *given: Any, **named: Any) -> Any:
         """Call the function, or replay it."""
         if self._is_refused or torch.is_grad_enabled() or capture.is_capturing():
-            return self._eager(*inputs)
-        key = self._key(inputs)
-        if known := self._recordings.get(key):
+            return self._eager(*given, **named)
+        inputs, structure = tree_flatten((given, named))
+        key = (structure, *map(_same, inputs))
+        known = self._recordings.get(key)
+        if known is not None and known.is_alive:
             return known.replay(inputs)
+        self._forget_dead()
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         if calls <= WARM_UP or len(self._recordings) >= MOST:
-            return self._eager(*inputs)
-        return self._record(key, inputs)
+            return self._eager(*given, **named)
+        return self._record(key, inputs, structure)
 
-    def _key(self, inputs: Sequence[Any]) -> Any:
-        """Return what two calls have in common that one recording serves."""
-        moving = [
-            (one.shape, one.stride(), one.dtype, one.device) if isinstance(one, Tensor) else one
-            for one in map(inputs.__getitem__, self._moving)
-        ]
-        return (*moving, *[inputs[place].data_ptr() for place in self._static])
+    def _forget_dead(self) -> None:
+        for key in [key for key, one in self._recordings.items() if not one.is_alive]:
+            del self._recordings[key], self._calls[key]
+        if len(self._calls) > MOST**2:
+            self._calls.clear()
 
-    def _record(self, key: Any, inputs: Sequence[Any]) -> Any:
+    def _record(self, key: Any, inputs: list[Any], structure: Any) -> Any:
         try:
-            recording = self._recorded(inputs)
+            recording = self._recorded(inputs, structure)
         except RuntimeError as error:
             self._is_refused = True
             warnings.warn(
                 f"runs without a graph, since it cannot be recorded: {error}", stacklevel=4
             )
-            return self._eager(*inputs)
+            given, named = tree_unflatten(inputs, structure)
+            return self._eager(*given, **named)
         self._recordings[key] = recording
         return recording.replay(inputs)
 
-    def _recorded(self, inputs: Sequence[Any]) -> _Recording:
+    def _recorded(self, inputs: list[Any], structure: Any) -> _Recording:
         tensors = [(place, one) for place, one in enumerate(inputs) if isinstance(one, Tensor)]
         elsewhere = {str(one.device) for _, one in tensors if one.device.type != "ocl"}
         if elsewhere:
             raise RuntimeError(f"an input lies on {sorted(elsewhere)}. Move it to the device")
-        still = {*self._static}
-        copied = tuple((place, one.clone()) for place, one in tensors if place not in still)
+        copied = tuple((place, one.clone()) for place, one in tensors if not stays(one))
         given = [*inputs]
         for place, one in copied:
             given[place] = one
         versions = [one._version for _, one in copied]
         graph = graphs.OCLGraph()
         self._pool = self._pool or graphs.graph_pool_handle()
+        arguments, named = tree_unflatten(given, structure)
         with device(tensors[0][1].device), graphs.graph(graph, self._pool):
-            results = self._function(*given)
-        outputs, structure = tree_flatten(results)
-        theirs = {one.untyped_storage().data_ptr() for place, one in tensors if place in still}
+            results = self._function(*arguments, **named)
+        outputs, made = tree_flatten(results)
+        changed = [one._version != old for (_, one), old in zip(copied, versions, strict=True)]
+        theirs = {one.untyped_storage().data_ptr() for _, one in tensors if stays(one)}
         return _Recording(
             graph,
             copied,
-            tuple(
-                one
-                for one, before in zip(copied, versions, strict=True)
-                if one[1]._version != before
-            ),
+            tuple(compress(copied, changed)),
             outputs,
             tuple(
                 not isinstance(out, Tensor) or out.untyped_storage().data_ptr() in theirs
                 for out in outputs
             ),
-            structure,
+            made,
+            tuple(weakref.ref(one) for one in inputs if _is_read_in_place(one)),
         )
+
+
+def stays(given: Tensor) -> bool:
+    """Return whether a tensor lies at the same address in all calls.
+
+    That is a module's parameter, or what `torch._dynamo.mark_static_address` names.
+    """
+    if isinstance(given, torch.nn.Parameter):
+        return True
+    return getattr(given, "_dynamo_static_input_type", None) is not None
+
+
+def _is_read_in_place(given: Any) -> bool:
+    return stays(given) if isinstance(given, Tensor) else not isinstance(given, NUMBERS)
+
+
+def _same(given: Any) -> Any:
+    """Return what an input has in common with those that one recording serves."""
+    if not isinstance(given, Tensor):
+        return given if isinstance(given, NUMBERS) else id(given)
+    if stays(given):
+        return given.data_ptr()
+    return given.shape, given.stride(), given.dtype, given.device

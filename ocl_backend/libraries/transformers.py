@@ -1,5 +1,7 @@
 """Makes transformers' `pipeline()` and `Trainer` compute on the device: import it first.
 
+`replay(model)` lets `generate` replay the step of a token instead of calling it.
+
 A pipeline without a device, or with an index, takes the first of a list of accelerators that it
 knows, and the CPU after them. Its registry of tasks names a class for each. This module registers
 classes that select the device. The Trainer computes where accelerate does.
@@ -11,9 +13,11 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from transformers import CompileConfig
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import ocl_backend.libraries.accelerate  # noqa: F401 (for the Trainer)
+from ocl_backend.recorded import Recorded
 
 _ocl: Any = torch.get_device_module("ocl")
 _originals: dict[str, Any] = {}
@@ -38,6 +42,25 @@ def _meant(device: Any) -> torch.device | None:
     if not isinstance(device, int) or device < 0 or torch.cuda.is_available():
         return None
     return torch.device("ocl", device) if _ocl.is_available() else None
+
+
+def replay(model: Any) -> Any:
+    """Let `model.generate` replay a graph of a token's step, with a static cache; return the model.
+
+    `generate` then asks the model for a compiled call of itself, which is a recording here. Each
+    `generate` has a new cache: its third token is recorded, and those behind it are replayed.
+
+    Args:
+        model: of transformers, on the device. `cache_implementation="dynamic"` in a call of
+            `generate` runs that call as before.
+    """
+    config: Any = CompileConfig()
+    config._compile_all_devices = True  # otherwise transformers asks for a list of devices
+    model.generation_config.compile_config = config
+    model.generation_config.cache_implementation = "static"
+    recorded = Recorded(model.__call__, model.__call__)
+    model.get_compiled_call = lambda _: recorded
+    return model
 
 
 def __getattr__(name: str) -> Any:
