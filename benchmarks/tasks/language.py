@@ -4,10 +4,11 @@
     python -m benchmarks language --device 0 --small
 
 A row is one of: "prefill", the forward pass over a prompt; "train", a step with AdamW; "dynamic" or
-"static", `generate` of greedy tokens behind a prompt with that cache. Weights are random and the
-same on both sides, and what both compute is compared. bf16 means weights of that dtype, and of a
-step of training autocast over weights in fp32. Times include the host's copies of tokens and of the
-last token's scores.
+"static", `generate` of greedy tokens behind a prompt with that cache; "replayed", the same with a
+static cache, where ocl replays a graph of a token's step and the other side calls it. Weights are
+random and the same on both sides, and what both compute is compared. bf16 means weights of that
+dtype, and of a step of training autocast over weights in fp32. Times include the host's copies of
+tokens and of the last token's scores.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from benchmarks.tasks.steps import Network, Step
 
-Mode = Literal["prefill", "train", "dynamic", "static"]
-CACHES = ("dynamic", "static")
+Mode = Literal["prefill", "train", "dynamic", "static", "replayed"]
+CACHES = ("dynamic", "static", "replayed")
 
 
 class Decoder(NamedTuple):
@@ -56,7 +57,8 @@ class Case(NamedTuple):
     def key(self) -> str:
         """Its name among rows."""
         kind, layers, hidden, heads, kv_heads, inner, vocabulary = self.decoder
-        does = f"{self.made} tokens, {self.mode} cache" if self.made else self.mode
+        cache = "static cache, replayed" if self.mode == "replayed" else f"{self.mode} cache"
+        does = f"{self.made} tokens, {cache}" if self.made else self.mode
         return (
             f"{kind} {layers}x{hidden}, heads {heads}/{kv_heads}, {inner}, {vocabulary}; "
             f"{self.batch}x{self.tokens} {does} {self.dtype}"
@@ -78,7 +80,7 @@ def cases(decoder: Decoder, batch: int, tokens: int, prompt: int, made: int) -> 
         return [one, one._replace(mode="train"), one._replace(mode="train", dtype="bf16")]
     prefill = Case(decoder, "prefill", 1, tokens, "bf16")
     generated = Case(decoder, "dynamic", 1, prompt, "bf16", made)
-    return [prefill, generated, generated._replace(mode="static")]
+    return [prefill, *(generated._replace(mode=cache) for cache in CACHES)]
 
 
 GPT2 = Decoder("gpt2", 12, 768, 12, 12, 3072, 50257)
@@ -265,16 +267,20 @@ class Forced:
 
 
 def _generation(network: Network, case: Case, device: str) -> Step:
-    """Return the step that generates, eagerly; what is compared are the scores of forced tokens."""
+    """Return the step that generates; what is compared are the scores of forced tokens."""
     import torch
 
     from benchmarks.tasks import steps
 
     model: Any = network.module.eval()
-    given: dict[str, Any] = {"do_sample": False, "disable_compile": True}
+    replays = case.mode == "replayed" and device.startswith("ocl")
+    if replays:
+        from ocl_backend.libraries import transformers
+
+        transformers.replay(model)
+    given: dict[str, Any] = {"do_sample": False, "disable_compile": not replays}
     given |= {"max_new_tokens": case.made, "min_new_tokens": case.made}
-    if case.mode == "static":
-        given["cache_implementation"] = case.mode
+    given["cache_implementation"] = "dynamic" if case.mode == "dynamic" else "static"
 
     @torch.no_grad()
     def run() -> object:
