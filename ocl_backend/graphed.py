@@ -102,7 +102,9 @@ class _Call:
                 return backward.run(given) if backward else (None,) * len(self.read)
 
         def call(*arguments: Any) -> Any:
-            outputs = Replayed.apply(*arg_tree_leaves(*arguments), *self.parameters)
+            outputs: Any = Replayed.apply(  # type: ignore[no-untyped-call]
+                *arg_tree_leaves(*arguments), *self.parameters
+            )
             return tree_unflatten([*outputs], structure)
 
         return call
@@ -179,5 +181,5 @@ def _installed(call: _Call) -> Graphable:
     def forward(*arguments: Any, **named: Any) -> Any:
         return (graphed if module.training == mode else eager)(*arguments, **named)
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     return module

@@ -23,7 +23,7 @@ WARM_UP = 2
 """Eager calls ahead of the recording: they build programs, and keep what weights are packed to."""
 MOST = 16
 """Bound on the recordings of a function; calls with further shapes run eagerly."""
-NUMBERS = bool | int | float | str | type(None) | torch.dtype | torch.device
+NUMBERS = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
 class _Recording(NamedTuple):

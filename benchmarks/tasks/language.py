@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchmarks.tasks.steps import Network, Step
 
 Mode = Literal["prefill", "train", "dynamic", "static", "replayed"]
-CACHES = ("dynamic", "static", "replayed")
+CACHES: tuple[Mode, ...] = ("dynamic", "static", "replayed")
 
 
 class Decoder(NamedTuple):

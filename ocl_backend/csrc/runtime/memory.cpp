@@ -132,15 +132,13 @@ Block* take_cached(Free& free, size_t size) {
 void give_back(Block* block) {
   Pool& pool = pools()[block->device];
   const auto graphs = pool.of_graphs.find(block->pool);
-  const bool is_own = graphs == pool.of_graphs.end();
-  if (is_own) block->pool = 0;
-  (is_own ? pool.free : graphs->second.free)[block->size].push_back(block);
+  if (graphs == pool.of_graphs.end()) block->pool = 0;
+  (block->pool ? graphs->second.free : pool.free)[block->size].push_back(block);
 }
 
 // A free block of the pool that this thread takes memory of.
 Block* take_free(Pool& pool, size_t size, uint64_t of_graphs) {
-  if (!of_graphs) return take_cached(pool.free, size);
-  Block* block = take_cached(pool.of_graphs[of_graphs].free, size);
+  Block* block = of_graphs ? take_cached(pool.of_graphs[of_graphs].free, size) : nullptr;
   return block ? block : take_cached(pool.free, size);
 }
 
