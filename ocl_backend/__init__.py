@@ -6,6 +6,7 @@ Its modules:
 - a call's path: `dispatch`, `fusion`, `runtime`, and `csrc` in C++
 - what operators compute: `ops`, the kernels under them in `kernels`, `dtypes`
 - tuning from a program: `tunable`, `tuning`, `background`
+- steps that are captured and replayed: `graphed`, `recorded`
 - other libraries: `libraries`, `vision`, `notices`
 - parts of torch that need more than operators: `compilation`, `data_parallel`, `distributed`,
   `printing`, `sharing`, `tied`

@@ -31,8 +31,7 @@ MEANINGLESS = {
 """Why a name of torch.cuda says nothing here, by a pattern of names."""
 
 MISSING = {
-    r"CUDAGraph|graph|graphs|graph_pool_handle|make_graphed_callables": "no graphs",
-    r"MemPool|use_mem_pool": "the allocator has one pool",
+    r"MemPool|use_mem_pool": "graphs alone have pools of their own",
     r"is_tf32_supported": "`torch.ocl.matmul.allow_tf32` has no effect where it is not",
     r"list_gpu_processes": "OpenCL does not tell",
 }

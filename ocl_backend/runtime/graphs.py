@@ -124,7 +124,7 @@ class OCLGraph:
         torch.ops.ocl.replay_graph(self._handle)
 
     def reset(self) -> None:
-        """Forget the commands. Memory returns to the device as far as no tensor has it."""
+        """Forget the commands. Memory that no tensor has returns to the device."""
         if self._is_open:
             self.abandon()
         if self._end is not None:
@@ -132,7 +132,11 @@ class OCLGraph:
         self._handle = self._pool = self._end = None
 
     def pool(self) -> Pool:
-        """Return the pool of memory, which other graphs can share."""
+        """Return the pool of memory, which other graphs can share.
+
+        Raises:
+            RuntimeError: nothing was captured.
+        """
         if self._pool is None:
             raise RuntimeError("this graph has no memory. Capture it first")
         return self._pool

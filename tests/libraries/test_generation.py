@@ -210,3 +210,22 @@ def test_sentences_are_embedded_as_on_the_cpu(tmp_path: Path) -> None:
     assert ours.device.type == "ocl"
     torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
     assert torch.ocl.fallbacks() == before
+
+
+def test_replayed_steps_give_the_same_tokens() -> None:
+    from ocl_backend.libraries.transformers import replay
+
+    torch.manual_seed(0)
+    model = llama().eval()
+    prompts = [torch.tensor([[5, 9, 33]]), torch.tensor([[7, 1, 2]])]
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "min_new_tokens": 12}
+    expected = [model.generate(prompt, **options) for prompt in prompts]
+    model = replay(model.to("ocl"))
+    calls = []
+    model.model.register_forward_hook(lambda *_: calls.append(1))
+    torch.ocl.reset_fallbacks()
+    for prompt, tokens in zip(prompts, expected, strict=True):
+        calls.clear()
+        assert torch.equal(model.generate(prompt.to("ocl"), **options).cpu(), tokens)
+        assert len(calls) == 4  # the prompt, two tokens, and the recording
+    assert torch.ocl.fallbacks() == {}
