@@ -26,6 +26,21 @@ MOST = 16
 NUMBERS = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
+class _Output(NamedTuple):
+    """What is returned: an input, of which nothing is kept but its place; else a value."""
+
+    place: int | None
+    value: Any
+    is_new: bool
+    """Whether it is a tensor of the graph's memory, of which each call returns a copy."""
+
+    def of(self, inputs: list[Any]) -> Any:
+        """Return what a call with these inputs returns."""
+        if self.place is not None:
+            return inputs[self.place]
+        return self.value.clone() if self.is_new else self.value
+
+
 class _Recording(NamedTuple):
     """A graph, where it reads inputs, and what it writes."""
 
@@ -34,9 +49,7 @@ class _Recording(NamedTuple):
     """Places of inputs that every call copies in, with where to."""
     written: tuple[tuple[int, Tensor], ...]
     """The same of inputs that the function writes to, which are copied back."""
-    outputs: list[Any]
-    lasting: tuple[bool, ...]
-    """Of each output, whether it is returned as it is: it lies in the caller's memory."""
+    outputs: tuple[_Output, ...]
     structure: Any
     read: tuple[weakref.ref[Any], ...]
     """What the graph reads where it is, which the caller may drop."""
@@ -53,11 +66,7 @@ class _Recording(NamedTuple):
         self.graph.replay()
         for place, source in self.written:
             inputs[place].copy_(source)
-        given = [
-            out if lasts else out.clone()
-            for out, lasts in zip(self.outputs, self.lasting, strict=True)
-        ]
-        return tree_unflatten(given, self.structure)
+        return tree_unflatten([out.of(inputs) for out in self.outputs], self.structure)
 
 
 class Recorded:
@@ -117,7 +126,10 @@ class Recorded:
         elsewhere = {str(one.device) for _, one in tensors if one.device.type != "ocl"}
         if elsewhere:
             raise RuntimeError(f"an input lies on {sorted(elsewhere)}. Move it to the device")
-        copied = tuple((place, one.clone()) for place, one in tensors if not stays(one))
+        if not tensors:
+            raise RuntimeError("no input is a tensor")
+        with torch.inference_mode(False), torch.no_grad():  # such tensors count no writes
+            copied = tuple((place, one.clone()) for place, one in tensors if not stays(one))
         given = [*inputs]
         for place, one in copied:
             given[place] = one
@@ -129,15 +141,20 @@ class Recorded:
             results = self._function(*arguments, **named)
         outputs, made = tree_flatten(results)
         changed = [one._version != old for (_, one), old in zip(copied, versions, strict=True)]
+        places = {id(one): place for place, one in enumerate(inputs) if _is_read_in_place(one)}
         theirs = {one.untyped_storage().data_ptr() for _, one in tensors if stays(one)}
+
+        def is_new(out: Any) -> bool:
+            return isinstance(out, Tensor) and out.untyped_storage().data_ptr() not in theirs
+
         return _Recording(
             graph,
             copied,
             tuple(compress(copied, changed)),
-            outputs,
             tuple(
-                not isinstance(out, Tensor) or out.untyped_storage().data_ptr() in theirs
+                _Output(place, None if place is not None else out, is_new(out))
                 for out in outputs
+                for place in [places.get(id(out))]
             ),
             made,
             tuple(weakref.ref(one) for one in inputs if _is_read_in_place(one)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,4 +229,6 @@ def test_replayed_steps_give_the_same_tokens() -> None:
         calls.clear()
         assert torch.equal(model.generate(prompt.to("ocl"), **options).cpu(), tokens)
         assert len(calls) == 4  # the prompt, two tokens, and the recording
+        gc.collect()
+    assert len(model.get_compiled_call(None)._recordings) == 1
     assert torch.ocl.fallbacks() == {}

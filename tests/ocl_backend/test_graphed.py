@@ -92,8 +92,13 @@ def test_calls_are_replayed_from_the_third_on_for_each_shape(there: Any) -> None
     assert len(calls) == 2 * (recorded.WARM_UP + 1) + 1
 
 
-@torch.no_grad()
-def test_what_a_function_writes_is_the_callers(there: Any) -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_what_a_function_writes_is_the_callers(there: Any, mode: Any) -> None:
+    with mode():
+        writes_arrive(there)
+
+
+def writes_arrive(there: Any) -> None:
     cache = torch.zeros(4, device=there)
     torch._dynamo.mark_static_address(cache)
     function, _ = counted(lambda state, x: (state.add_(1), x.mul_(2), x + state))
@@ -110,13 +115,15 @@ def test_what_a_function_writes_is_the_callers(there: Any) -> None:
 
 @torch.no_grad()
 def test_recordings_end_with_what_they_read(there: Any) -> None:
-    function, calls = counted(lambda state, x: x + state)
+    function, calls = counted(lambda state, x: (state, x + state))
     for number in range(3):
         state = torch.full((4,), float(number), device=there)
         torch._dynamo.mark_static_address(state)
         for _ in range(5):
-            assert function(state, torch.ones(4, device=there)).tolist() == [number + 1] * 4
-        del state
+            same, out = function(state, torch.ones(4, device=there))
+            assert same is state
+            assert out.tolist() == [number + 1] * 4
+        del state, same
         gc.collect()
     assert len(function._recordings) == 1
     assert len(calls) == 3 * (recorded.WARM_UP + 1)
