@@ -20,7 +20,8 @@ from ocl_backend.runtime import capture, graphs
 from ocl_backend.runtime.devices import device
 
 WARM_UP = 2
-"""Eager calls ahead of the recording: they build programs, and keep what weights are packed to."""
+"""Eager calls ahead of the first recording for the same shapes: they build programs, and keep what
+weights are packed to."""
 MOST = 16
 """Bound on the recordings of a function; calls with further shapes run eagerly."""
 NUMBERS = (bool, int, float, str, type(None), torch.dtype, torch.device)
@@ -97,14 +98,15 @@ class Recorded:
         if known is not None and known.is_alive:
             return known.replay(inputs)
         self._forget_dead()
-        calls = self._calls[key] = self._calls.get(key, 0) + 1
+        kind = (structure, *map(_kind, inputs))
+        calls = self._calls[kind] = self._calls.get(kind, 0) + 1
         if calls <= WARM_UP or len(self._recordings) >= MOST:
             return self._eager(*given, **named)
         return self._record(key, inputs, structure)
 
     def _forget_dead(self) -> None:
         for key in [key for key, one in self._recordings.items() if not one.is_alive]:
-            del self._recordings[key], self._calls[key]
+            del self._recordings[key]
         if len(self._calls) > MOST**2:
             self._calls.clear()
 
@@ -179,6 +181,11 @@ def _same(given: Any) -> Any:
     """Return what an input has in common with those that one recording serves."""
     if not isinstance(given, Tensor):
         return given if isinstance(given, NUMBERS) else id(given)
-    if stays(given):
-        return given.data_ptr()
-    return given.shape, given.stride(), given.dtype, given.device
+    return given.data_ptr() if stays(given) else _kind(given)
+
+
+def _kind(given: Any) -> Any:
+    """Return what an input has in common with those whose calls need the same programs."""
+    if isinstance(given, Tensor):
+        return given.shape, given.stride(), given.dtype, given.device
+    return given if isinstance(given, NUMBERS) else type(given)

@@ -48,7 +48,8 @@ def replay(model: Any) -> Any:
     """Let `model.generate` replay a graph of a token's step, with a static cache; return the model.
 
     `generate` then asks the model for a compiled call of itself, which is a recording here. Each
-    `generate` has a new cache: its third token is recorded, and those behind it are replayed.
+    `generate` has a new cache, for which a token's step is recorded: the first time behind two that
+    are called, later at once. The rest is replayed.
 
     Args:
         model: of transformers, on the device. `cache_implementation="dynamic"` in a call of
