@@ -6,13 +6,17 @@ It knows no family; `oclgen.families` finds them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
-from oclgen.plan import Needs, Plan
-from oclgen.problem import Problem, has_volume
+from oclgen.plan import Needs, Plan, ceil_div
+from oclgen.problem import GemmProblem, Problem, has_volume
+
+LONGEST_SUM = 200 * 1024
+"""Products that one fp32 accumulator adds. Its rounding grows with their root, from 5.9e-6 of the
+sum at 100,352 products to 1.16e-5 at 401,408, and fp32 is allowed 1e-5."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class BaseConfig:
     """The sizes that the family's kernels can take as arguments."""
     VOLUMES: ClassVar[bool] = False
     """Whether the family's kernels read windows of a `Volume`."""
+    SLICES: ClassVar[str] = ""
+    """The parameter that cuts a reduction into slices, of which each has one accumulator a result.
+
+    A family whose work-items share the sum of a result, and keep it short, names none.
+    """
 
     def conflict(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -78,6 +87,39 @@ class BaseConfig:
         """Return this config with as many slices of the reduction as `problem` wants on a GPU."""
         return self
 
+    def products(self, problem: Any) -> int:
+        """Return the products that all slices together add for one result.
+
+        Of convolutions it counts those of a gradient of weights, one for each position of the
+        output: a filter never has that many elements.
+        """
+        if isinstance(problem, GemmProblem):
+            return problem.k
+        is_gradient = problem.direction == "bwd_weights"
+        return problem.batch * problem.out_h * problem.out_w if is_gradient else 0
+
+    def with_short_sums(self, problem: Any) -> Self:
+        """Return this config with as many slices as keep each within `LONGEST_SUM` products."""
+        least = self._missing_slices(problem)
+        return cast(Any, replace)(self, **{self.SLICES: least}) if least else self
+
+    def _missing_slices(self, problem: Any) -> int:
+        """Return the least slices that keep sums short, or 0 if there are as many."""
+        if not self.SLICES or problem.dtype != "fp32":
+            return 0
+        least = ceil_div(self.products(problem), LONGEST_SUM)
+        return least if getattr(self, self.SLICES) < least else 0
+
+    def _long_sum(self, problem: Any) -> str | None:
+        least = self._missing_slices(problem)
+        if not least:
+            return None
+        return (
+            f"{self.SLICES}={getattr(self, self.SLICES)} leaves more than {LONGEST_SUM} of the "
+            f"{self.products(problem)} products of a sum to one fp32 accumulator, which rounds "
+            f"too much; use {self.SLICES}={least} or more"
+        )
+
     def why_not(self, problem: Any, limits: Limits) -> str | None:
         """Say with numbers why this config cannot serve `problem` on such a device, or None.
 
@@ -98,6 +140,7 @@ class BaseConfig:
             (self.bound_sizes(problem) if problem.free else None)
             or (None if self.VOLUMES or not has_volume(problem) else "it reads no volumes")
             or self.conflict(problem, limits)
+            or self._long_sum(problem)
             or broken(self.needs(problem), limits)
         )
 

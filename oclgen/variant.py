@@ -82,11 +82,14 @@ class Variant:
     def for_another(self, problem: Problem, limits: Limits) -> Variant:
         """Return the variant that a winner for one problem suggests for another.
 
-        On a GPU it has as many slices of the reduction as this problem wants; tiles stay.
+        On a GPU it has as many slices of the reduction as this problem wants, on a processor at
+        least as many as a very long sum wants; tiles stay.
         """
-        if limits.kind == "cpu" or not self.serves(problem):
+        if not self.serves(problem):
             return self
-        return Variant(self.family, self.config.with_best_split(problem, limits))
+        is_gpu = limits.kind == "gpu"
+        config = self.config.with_best_split(problem, limits) if is_gpu else self.config
+        return Variant(self.family, config.with_short_sums(problem))
 
     def why_not(self, problem: Problem, limits: Limits) -> str | None:
         """Say with numbers why this cannot serve `problem` on such a device, or None.

@@ -173,7 +173,7 @@ def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
         problem: which the family serves.
         limits: of the device.
     """
-    default = default_of(FAMILIES[family], limits)
+    default = default_of(FAMILIES[family], problem, limits)
     valid = list(valid_configs(FAMILIES[family], problem, limits))
     return [*valid[:MOST_SEEDS], *(config for config in valid[MOST_SEEDS:] if config == default)]
 

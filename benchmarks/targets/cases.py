@@ -97,7 +97,7 @@ def unasked(target: Target) -> dict[str, str]:
 def _configs(
     family: Family, problem: Problem, limits: Limits, seed: int, samples: int
 ) -> Iterator[tuple[Origin, Any]]:
-    yield "default", default_of(family, limits)
+    yield "default", default_of(family, problem, limits)
     for config in chain(list(valid_configs(family, problem, limits))[:1]):
         yield "guess", config
     values = SPACES[family.NAME](problem, limits) if family.NAME in SPACES else {}

@@ -72,10 +72,16 @@ def preferred(problem: Problem, limits: Limits) -> list[Family]:
     return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
 
 
-def default_of(family: Family, limits: Limits) -> Any:
-    """Return the config that a family falls back to on such a device."""
+def default_of(family: Family, problem: Problem, limits: Limits) -> Any:
+    """Return the config that a family falls back to on such a device.
+
+    Args:
+        family: whose config it is.
+        problem: which the family serves; a very long sum is split.
+        limits: of the device.
+    """
     sparing = family.TRAITS.sparing if limits.has_few_registers else None
-    return family.DEFAULT if sparing is None else sparing
+    return (family.DEFAULT if sparing is None else sparing).with_short_sums(problem)
 
 
 def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[Any]:
@@ -87,7 +93,8 @@ def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[
         limits: of the device.
     """
     seen = set()
-    for config in chain(family.guesses(problem, limits), (default_of(family, limits),)):
+    guesses = (one.with_short_sums(problem) for one in family.guesses(problem, limits))
+    for config in chain(guesses, (default_of(family, problem, limits),)):
         if config not in seen and config.why_not(problem, limits) is None:
             seen.add(config)
             yield config

@@ -165,8 +165,8 @@ def test_defaults_of_many_sums_have_sparing_ones() -> None:
         stem, *CONVS, *(AttentionProblem(1, 2, 2, 90, 90, d, d) for d in (8, 64, 256))
     )  # fmt: skip
     for family in families.values():
-        assert all(default_of(family, one) == family.DEFAULT for one in DEVICES.values())
-        sparing = default_of(family, intel)
+        assert all(default_of(family, stem, one) == family.DEFAULT for one in DEVICES.values())
+        sparing = default_of(family, stem, intel)
         assert sparing == family.TRAITS.sparing != family.DEFAULT
         for problem in (one for one in problems if family.serves(one)):
             assert sparing.why_not(problem, intel) is None, (family.NAME, problem.key())

@@ -365,7 +365,7 @@ class Chooser:
 
     def _defaults(self, problem: Problem) -> list[Variant]:
         found = preferred(problem, self.limits)
-        return [Variant(one.NAME, default_of(one, self.limits)) for one in found]
+        return [Variant(one.NAME, default_of(one, problem, self.limits)) for one in found]
 
     def _may_serve(self, problem: Problem, variant: Variant) -> bool:
         """Say whether a variant can serve about which nothing is recorded."""

@@ -177,6 +177,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             made: Self = _sliced(super().with_best_split(_product(problem), limits), problem)
             return made
 
+        def products(self, problem: ConvProblem) -> int:
+            """Return the products that all slices together add for one result."""
+            count: int = super().products(_product(problem))
+            return count
+
         def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
             """Say with numbers what the family itself has against this, or None."""
             if is_summed(problem) and self.split_k < LEAST_SLICES:

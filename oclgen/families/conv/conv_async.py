@@ -37,6 +37,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
+    SLICES = "split_k"
 
     tile_m: Tile
     tile_n: Tile

@@ -41,6 +41,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; its templates begin with the legends."""
 
     FREE = frozenset({"batch"})
+    SLICES = "split_k"
 
     tile_m: Tile
     tile_n: Tile

@@ -47,6 +47,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; its template begins with the legend."""
 
     FREE = frozenset({"batch"})
+    SLICES = "split"
 
     item_c: Item
     vec: Vector

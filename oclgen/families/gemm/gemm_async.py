@@ -60,6 +60,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    SLICES = "split_k"
 
     tile_m: Tile
     tile_n: Tile
@@ -123,6 +124,13 @@ class Config(BaseConfig):
         """Return the bytes of tiles' partial sums: a tile for each slice, or two for each group."""
         count = 2 * self.groups or self.split_k * self.tiles(problem)
         return self.shared * count * self.tile_m * self.tile_n * FLOAT_BYTES
+
+    def products(self, problem: GemmProblem) -> int:
+        """Return the products that slices, or the groups that share a tile, add for one result."""
+        shared = (
+            ceil_div(self.tiles(problem) * problem.k, self.groups) if self.groups else problem.k
+        )
+        return min(problem.k, shared)
 
     def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
         """Return this config with the slices of k that `problem` wants, none if groups share it."""

@@ -52,6 +52,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    SLICES = "split_k"
 
     item_m: Item
     item_n: Item

@@ -76,6 +76,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    SLICES = "split_k"
 
     tile_m: Tile
     tile_n: Tile
