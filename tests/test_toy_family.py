@@ -89,8 +89,7 @@ def values(problem, limits):
 PREAMBLE = """
 import json
 
-from oclgen.families import FAMILIES, families_for
-from oclgen.guesses import valid_guesses
+from oclgen.families import FAMILIES, families_for, valid_configs
 from oclgen.keys import parse_gemm
 from oclgen.limits import Limits
 from oclgen.variant import Variant
@@ -107,8 +106,8 @@ found["serving"] = [one.NAME for one in families_for(problem)]
 found["text"] = variants[2].plan(problem).launches[0].source
 found["why_not"] = [one.why_not(problem, Limits()) for one in variants]
 found["space"] = sorted(space.config(row).unroll_k for row in range(len(space)))
-guesses = [one for one in valid_guesses(problem, Limits()) if one.family == "toy"]
-found["guesses"] = [one.config.unroll_k for one in guesses]
+guesses = valid_configs(FAMILIES["toy"], problem, Limits())
+found["guesses"] = [one.unroll_k for one in guesses]
 found["seeds"] = [one.unroll_k for one in seeds_of("toy", problem, Limits())]
 found["read_back"] = [Variant.from_text(one.to_text()) == one for one in variants]
 print(json.dumps(found))

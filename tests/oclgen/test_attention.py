@@ -14,7 +14,6 @@ from oclgen.families.attention import (
     attention_register,
     attention_split,
 )
-from oclgen.guesses import valid_guesses
 from oclgen.keys import parse_attention, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.attention_reference import philox, seen
@@ -22,6 +21,7 @@ from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import AttentionProblem, ProblemError
 from search_spaces.space import SPACES
+from tests.guessed import valid_guesses
 from tests.oclgen.attention_cases import (
     BASE,
     FEW,

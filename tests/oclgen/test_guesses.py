@@ -16,7 +16,6 @@ from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, v
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
-from oclgen.guesses import valid_guesses
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import (
@@ -29,6 +28,7 @@ from oclgen.problem import (
 )
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
+from tests.guessed import valid_guesses
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
 
 CPU = Limits(

@@ -12,7 +12,6 @@ from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.packed import packed_gemm, packed_mma, packed_rows
 from oclgen.families.packed.packed_formats import TEXTS
 from oclgen.families.packed.packed_unpacking import CPU, GPU, unpacking
-from oclgen.guesses import valid_guesses
 from oclgen.keys import parse_key, parse_packed, parse_problem
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.excerpt import excerpt
@@ -24,6 +23,7 @@ from oclgen.packed_problem import FORMATS
 from oclgen.plan import Plan
 from oclgen.problem import PackedProblem, ProblemError
 from search_spaces.space import space_of
+from tests.guessed import valid_guesses
 from tests.oclgen.packed_emulated import emulate
 
 H200 = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)

@@ -13,7 +13,6 @@ import pytest
 from benchmarks.choice.cases import cases_of
 from benchmarks.choice.evaluate import TABLES, mean_quality
 from oclgen.families.gemm import gemm_mma
-from oclgen.guesses import valid_guesses
 from oclgen.limits import Limits
 from oclgen.predictor import model as models
 from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of
@@ -21,6 +20,7 @@ from oclgen.predictor.forest import Forest
 from oclgen.predictor.model import MISSING, Model, predict, shipped
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
+from tests.guessed import valid_guesses
 
 GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
 PROBLEMS: list[Problem] = [

@@ -10,7 +10,6 @@ import pytest
 
 from oclgen import profiles
 from oclgen.families import FAMILIES, families_for, valid_configs
-from oclgen.guesses import valid_guesses
 from oclgen.limits import KIB, DeviceInfo, Limits, first_broken
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device, opened_as
@@ -20,6 +19,7 @@ from oclgen.profiles import ProfileError
 from oclgen.profiles.demands import demands
 from oclgen.sample import PROBLEMS as SMALL
 from oclgen.variant import Variant
+from tests.guessed import valid_guesses
 from tests.oclgen.plan_texts import PROBLEMS
 
 REAL = [name for name in profiles.names() if profiles.load(name).device]

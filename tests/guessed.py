@@ -1,4 +1,4 @@
-"""Variants for an untuned problem, in the order in which they are worth trying."""
+"""Every family's variants for an untuned problem, in the order of preference."""
 
 from __future__ import annotations
 
