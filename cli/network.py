@@ -236,7 +236,9 @@ def load(spec: str, batch: int, shape: Sequence[int], dtype: str, train: bool) -
 def _torchvision(name: str) -> torch.nn.Module:
     models: Any = import_module("torchvision.models")
     if name not in models.list_models(module=models):
-        raise ModelError(f"torchvision has no model {name!r}; torchvision.models.list_models() has")
+        raise ModelError(
+            f"torchvision has no model {name!r}; torchvision.models.list_models() names what it has"
+        )
     model: torch.nn.Module = models.get_model(name, weights=None)
     return model
 
