@@ -162,6 +162,20 @@ def test_layer_norm(
     check_module(device, module, torch.randn(shape) * 2 + 5, tolerance=TOLERANCE)
 
 
+def test_layer_norm_of_rows_of_millions_of_items_is_as_right_as_of_short_ones(device: Any) -> None:
+    x = torch.rand(1, 1 << 22, generator=torch.Generator().manual_seed(3))
+    grad = torch.rand(x.shape, generator=torch.Generator().manual_seed(4))
+    wanted = x.double().requires_grad_()
+    y = nn.functional.layer_norm(wanted, x.shape[1:])
+    y.backward(grad.double())
+    there = x.to(place(device)).requires_grad_()
+    found = nn.functional.layer_norm(there, x.shape[1:])
+    found.backward(grad.to(place(device)))
+    assert wanted.grad is not None and there.grad is not None
+    torch.testing.assert_close(found.detach().cpu().double(), y.detach(), atol=5e-6, rtol=0)
+    torch.testing.assert_close(there.grad.cpu().double(), wanted.grad, atol=1e-5, rtol=0)
+
+
 def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
 

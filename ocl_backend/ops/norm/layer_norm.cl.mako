@@ -14,6 +14,8 @@ width       items read at once; divides inner
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
+
+    SUMMED_STEPS = 1024  # additions of a work-item to one sum
 %>\
 <%
     real = dtype.value
@@ -51,6 +53,11 @@ ${real} row_sum(${wide} lanes, __local ${real} *scratch)
 
 #define EACH(s) for (int s = get_local_id(0) * ${width}; s < ${inner}; s += ${local_items * width})
 
+// Sums of blocks are added, since one sum of millions of items rounds in each of its steps.
+#define BLOCK ${SUMMED_STEPS * local_items * width}
+#define BLOCKS(first) for (int first = 0; first < ${inner}; first += BLOCK)
+#define EACH_OF(first, s) for (int s = first + get_local_id(0) * ${width}; s < min(first + BLOCK, ${inner}); s += ${local_items * width})
+
 __kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
 void layer_norm_${direction}(
     const __global ${dtype.storage} *restrict x, const long x_start,
@@ -86,14 +93,22 @@ void layer_norm_${direction}(
         const long row = (long)r * ${inner};
         ${wide} sum = 0;
 % if fwd:
-        EACH(s) {
-            sum += ${read("x")};
+        BLOCKS(first) {
+            ${wide} part = 0;
+            EACH_OF(first, s) {
+                part += ${read("x")};
+            }
+            sum += part;
         }
         const ${real} mean = row_sum(sum, scratch) / ${inner};
         sum = 0;
-        EACH(s) {
-            const ${wide} d = ${read("x")} - mean;
-            sum += d * d;
+        BLOCKS(first) {
+            ${wide} part = 0;
+            EACH_OF(first, s) {
+                const ${wide} d = ${read("x")} - mean;
+                part += d * d;
+            }
+            sum += part;
         }
         const ${real} rstd = rsqrt(row_sum(sum, scratch) / ${inner} + eps);
         EACH(s) {
@@ -115,10 +130,15 @@ void layer_norm_${direction}(
 % else:
         ${wide} dot = 0;
         const ${real} mean = means[r], rstd = rstds[r];
-        EACH(s) {
-            const ${wide} g = ${read("grad")}${f" * {of_param('weight')}" if affine else ""};
-            sum += g;
-            dot += g * (${read("x")} - mean);
+        BLOCKS(first) {
+            ${wide} part = 0, part_dot = 0;
+            EACH_OF(first, s) {
+                const ${wide} g = ${read("grad")}${f" * {of_param('weight')}" if affine else ""};
+                part += g;
+                part_dot += g * (${read("x")} - mean);
+            }
+            sum += part;
+            dot += part_dot;
         }
         const ${real} grad_mean = row_sum(sum, scratch) / ${inner};
         const ${real} slope = row_sum(dot, scratch) * rstd * rstd / ${inner};
