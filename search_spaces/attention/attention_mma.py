@@ -22,7 +22,7 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         # a fragment of the other side is read once for all blocks_m, and costs as much as a product
         "warps": (2, 4, 8),
         "blocks_m": (1, 2),
-        "tile_n": (16, 32, 64, 128),
+        "tile_n": (16, 32, 64, 96, 128),
         "stages": (1, 2),
         "keep": BOTH,
         "unit": units,

@@ -110,7 +110,7 @@ IN_LOCAL_MEMORY = (
         attention_mma.Config(8, 1, 64, stages=1, keep=False, unit="wgmma"),
     ),
 )
-"""Gradients alone: their own tiles lie in local memory."""
+"""Their own tiles lie in local memory; forward those of q, with two stages."""
 
 SPLITS = (
     (replace(FEW, causal=True), attention_split.Config(work_items=32, slice=32, rows=4)),

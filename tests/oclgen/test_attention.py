@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
     attention_mma,
@@ -182,18 +183,22 @@ def test_wide_matrix_units_are_right(able: Device, case: int, direction: Any) ->
 
 
 @pytest.mark.parametrize("case", range(len(IN_LOCAL_MEMORY)))
-@pytest.mark.parametrize("direction", ["bwd_q", "bwd_kv"])
+@pytest.mark.parametrize("direction", ATTENTION_DIRECTIONS)
 @pytest.mark.sampled(2)
 def test_wide_matrix_units_read_own_tiles_from_local_memory(
     able: Device, case: int, direction: Any
 ) -> None:
     problem, config = IN_LOCAL_MEMORY[case]
+    if direction == "fwd":
+        config = replace(config, stages=2)
     right(able, attention_mma, replace(problem, direction=direction), config)
 
 
-@pytest.mark.parametrize(("scale", "queries"), [(-0.5, 71), (0.0, 72)])
+@pytest.mark.parametrize(
+    ("scale", "queries", "keep"), [(-0.5, 71, True), (0.0, 72, True), (-0.5, 73, False)]
+)
 def test_a_scale_that_is_not_above_zero_is_right(
-    able: Device, monkeypatch: pytest.MonkeyPatch, scale: float, queries: int
+    able: Device, monkeypatch: pytest.MonkeyPatch, scale: float, queries: int, keep: bool
 ) -> None:
     """The kernel finds the largest score of a row before it scales them.
 
@@ -201,7 +206,7 @@ def test_a_scale_that_is_not_above_zero_is_right(
     """
     monkeypatch.setattr(AttentionProblem, "scale", scale)
     problem = replace(HALF, queries=queries, head_dim=64, causal=True)
-    config = attention_mma.Config(4, 1, 32, stages=2, keep=True, unit="wgmma")
+    config = attention_mma.Config(4, 1, 32, stages=2, keep=keep, unit="wgmma")
     right(able, attention_mma, problem, config)
 
 

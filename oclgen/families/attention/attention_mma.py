@@ -77,8 +77,11 @@ class Config(BaseConfig):
         # of each query, where they are columns, its lse and delta
         numbers = 2 * 4 * self.stages * self.tile_n * (problem.direction == "bwd_kv")
         if self.unit == "wgmma":
-            rows = self.stages * self.tile_n + (not self.keep) * self.tile_m
-            return 2 * rows * sum(self.depths(problem)) + numbers
+            depth, depth_v = self.depths(problem)
+            own = depth + depth_v * problem.is_gradient
+            items = self.stages * self.tile_n * (depth + depth_v)
+            items += (not self.keep) * self.tile_m * own
+            return 2 * items + numbers
         size = STORED_BYTES[problem.dtype]
         row, row_v = (size * items + CHUNK_BYTES for items in self.depths(problem))
         stages = self.stages * self.tile_n * (row + row_v) + numbers
@@ -137,8 +140,6 @@ class Config(BaseConfig):
             return "wgmma multiplies no parts of fp32, which would have to lie in local memory"
         if problem.direction == "fwd" and self.stages != 2:
             return f"stages={self.stages}; wgmma multiplies two tiles at once forward: use 2"
-        if problem.direction == "fwd" and not self.keep:
-            return "keep=False; forward wgmma has the rows of q in registers: use True"
         if self.warps % 4 == 0 and self.blocks_m == self.split_d == 1:
             return None
         return (
@@ -183,13 +184,16 @@ def guesses(problem: AttentionProblem, limits: Limits) -> Iterator[Config]:
 
 
 def _wide_guesses(problem: AttentionProblem) -> Iterator[Config]:
+    # a work-group's own tiles in local memory leave registers for tiles of more rows; two such
+    # work-groups fit a compute unit
+    widest = max(problem.head_dim, problem.value_dim)
+    narrow = widest <= PANEL
     if problem.direction == "fwd":
+        if PANEL < widest <= 2 * PANEL:
+            yield Config(4, 1, 96, 2, keep=False, unit="wgmma")
         for tile_n in (64, 32):
             yield Config(4, 1, tile_n, 2, keep=True, unit="wgmma")
         return
-    # a work-group's own tiles in local memory leave registers for tiles of more rows; two such
-    # work-groups fit a compute unit
-    narrow = max(problem.head_dim, problem.value_dim) <= PANEL
     for tile_n in (128, 64, 32) if narrow and problem.direction == "bwd_kv" else (64, 32):
         yield Config(4, 1, tile_n, 2, keep=False, unit="wgmma")
     # where there is little local memory

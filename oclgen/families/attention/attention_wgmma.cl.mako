@@ -13,6 +13,7 @@ warps       warps of a work-group, a multiple of four
 tile_m, tile_n      rows of q and of k per tile
 depth, depth_v      items of a row of q and k, and of v, rounded up to 64
 dim, dim_v  the same, not rounded
+keep        q stays in registers, else the units read it from local memory
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
@@ -23,7 +24,9 @@ philox      text of attention_philox.cl.mako where probabilities are dropped, el
 <%
     work_items = 32 * warps
     k_bytes, v_bytes = 2 * tile_n * depth, 2 * tile_n * depth_v
-    v_at = 2 * k_bytes
+    tiles_at = 0 if keep else 2 * tile_m * depth
+    v_at = tiles_at + 2 * k_bytes
+    own_rows = 0 if keep else tile_m
     log2e = "1.44269504f"
     RESCALE = "8.0f"
     # a mask is added to scores that are scaled; without one they are scaled where 2^x is computed
@@ -76,7 +79,10 @@ ${dropping.begin("line_of_all")}\
 
     const int last = ${seen.last_key(f"(row0 + {tile_m - 1})")};
     int key0 = ${seen.first_key("row0", tile_n)};
-    uint k_tile = base, v_tile = base + ${v_at};
+    uint k_tile = base${f" + {tiles_at}" if tiles_at else ""}, v_tile = base + ${v_at};
+% if not keep:
+${wide.own("own_q", "q", "q_row", "row0", "queries", depth, dim, 0, keep, warps)}\
+% endif
 ${copy_k("k_tile", "key0")}\
     COPY_COMMIT();
 ${copy_v("v_tile", "key0")}\
@@ -84,14 +90,27 @@ ${copy_v("v_tile", "key0")}\
 ${copy_k(f"k_tile + {k_bytes}", f"(key0 + {tile_n})")}\
     }
     COPY_COMMIT();
-${wide.keep("own_q", "q", "q_row", "row0", "queries", depth, dim)}\
+% if keep:
+${wide.own("own_q", "q", "q_row", "row0", "queries", depth, dim, 0, keep, warps)}\
+% endif
 % if not masked:
     // the largest score is the largest scaled one if the factor is above 0: q takes its sign
     const float factor = fmax(fabs(scale) * ${log2e}, 0x1p-100f);
+% if keep:
 #pragma unroll
     for (int i = 0; i < ${depth // 16}; ++i) {
         own_q[i] ^= (uint4)(scale < 0.0f ? 0x80008000u : 0u);
     }
+% else:
+    if (scale < 0.0f) {
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        __local uint *pairs_of_q = (__local uint *)tiles;
+        for (int i = id; i < ${tile_m * depth // 2}; i += ${work_items}) {
+            pairs_of_q[i] ^= 0x80008000u;
+        }
+    }
+% endif
 % endif
     float top[2], sum[2], shrink[2];
     top[0] = top[1] = -INFINITY;
@@ -107,7 +126,7 @@ ${dropping.draw("key0", "row0", 1, tile_n)}\
     COPIES_FOR_UNITS();
     barrier(CLK_LOCAL_MEM_FENCE);
     MULTIPLY_BEGIN();
-${wide.set_scores("scores", "own_q", "k_tile", depth, tile_n)}\
+${wide.set_scores("scores", "own_q", "k_tile", depth, tile_n, own_rows)}\
     MULTIPLY_SEND();
     MULTIPLY_AWAIT(0);
     SETTLE_SCORES((float *)scores);
@@ -121,7 +140,7 @@ ${dropping.draw("key0", "row0", 1, tile_n)}\
         COPIES_FOR_UNITS();
         barrier(CLK_LOCAL_MEM_FENCE);
         const uint next_k = k_tile, last_v = v_tile;
-        k_tile = 2 * base + ${k_bytes} - k_tile;
+        k_tile = 2 * base + ${2 * tiles_at + k_bytes} - k_tile;
         v_tile = 2 * base + ${2 * v_at + v_bytes} - v_tile;
         if (key0 + ${tile_n} < last) {
 ${copy_k("next_k", f"(key0 + {tile_n})")}\
@@ -129,7 +148,7 @@ ${copy_k("next_k", f"(key0 + {tile_n})")}\
 ${copy_v("v_tile", "key0")}\
         COPY_COMMIT();
         MULTIPLY_BEGIN();
-${wide.set_scores("scores", "own_q", "k_tile", depth, tile_n)}\
+${wide.set_scores("scores", "own_q", "k_tile", depth, tile_n, own_rows)}\
         MULTIPLY_SEND();
 ${wide.add_rows("outs", "pairs", "last_v", tile_n, "ADD_VALUES")}\
         MULTIPLY_SEND();
