@@ -209,4 +209,4 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
         attention_mma, "text_of", lambda *given: text(*given).replace("#pragma unroll\n", "")
     )
     monkeypatch.setattr(attention_mma, "units", units)
-    monkeypatch.setattr(ptx, "with_target", lambda source, _: source)
+    monkeypatch.setattr(ptx, "with_target", lambda source, *_: source)

@@ -141,4 +141,4 @@ def units(
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `gemm_mma` and `conv_mma` compute with this; no kernel then needs a target of its own."""
     monkeypatch.setattr(gemm_mma, "units", units)
-    monkeypatch.setattr(ptx, "with_target", lambda source, _: source)
+    monkeypatch.setattr(ptx, "with_target", lambda source, *_: source)

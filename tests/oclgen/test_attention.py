@@ -37,6 +37,7 @@ from tests.oclgen.attention_cases import (
     in_all_directions,
 )
 from tests.oclgen.attention_emulated import emulate
+from tuned_db.choosing.nearest import kind_of
 
 GPU = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -253,6 +254,32 @@ def test_free_sizes_are_in_no_text(name: str) -> None:
         for one in (problem, other)
     ]
     assert texts[0] == texts[1]
+
+
+def test_a_work_item_that_keeps_few_numbers_has_few_registers() -> None:
+    config = attention_mma.Config(4, 1, 64, stages=2, keep=False, unit="wgmma")
+    narrow, wide = (replace(HALF, head_dim=dim, value_dim=dim) for dim in (64, 128))
+    assert attention_mma.most_registers(narrow, config) == 128
+    assert attention_mma.most_registers(replace(narrow, mask=True), config) == 0
+    assert attention_mma.most_registers(wide, config) == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "queries", "dtype", "is_guessed"),
+    [(1, 1, "bf16", True), (8, 4, "bf16", True), (8, 9, "bf16", False), (1, 9, "bf16", True),
+     (8, 9, "fp32", True)],
+)  # fmt: skip
+def test_many_rows_of_few_queries_are_left_to_matrix_units(
+    batch: int, queries: int, dtype: Any, is_guessed: bool
+) -> None:
+    problem = AttentionProblem(batch, 16, 16, queries, 2048, 64, 64, dtype)
+    assert bool(attention_split.guesses(problem, GPU)) == is_guessed
+
+
+@pytest.mark.parametrize(("dtype", "is_alike"), [("bf16", False), ("fp32", True)])
+def test_a_record_of_one_query_serves_nine_in_fp32_alone(dtype: Any, is_alike: bool) -> None:
+    one, nine = (replace(FEW, queries=queries, dtype=dtype) for queries in (1, 9))
+    assert (kind_of(one) == kind_of(nine)) == is_alike
 
 
 def test_no_family_reads_more_than_there_is_of_rows_that_are_no_chunks() -> None:

@@ -376,16 +376,6 @@ def test_tf32_is_rounded_no_more_than_it_may(device: Device) -> None:
     assert Bench(device, problem).measure(plan, 0.0).error < 1e-6
 
 
-def test_a_kernel_for_another_target_is_carried_in_comments() -> None:
-    source = ptx.with_target("kernel", "sm_90a")
-    assert ptx.target_of(source) == "sm_90a"
-    assert ptx.target_of("kernel") == ""
-    text = b".version 9.0\n.target sm_90, texmode_independent\n\t//sm_90a wgmma.fence;\n\t// x\n\0"
-    assert ptx.retarget(text, "sm_90a") == (
-        b".version 9.0\n.target sm_90a, texmode_independent\n\twgmma.fence;\n\t// x\n"
-    )
-
-
 def test_only_compilers_that_know_ptx_are_asked() -> None:
     assert probe.probes(["cl_khr_fp16", "cl_khr_fp64"]) == {}
     asked = probe.probes(["cl_nv_device_attribute_query"])

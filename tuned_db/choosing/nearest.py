@@ -21,8 +21,9 @@ NEAR = 4.0
 factor of 16 over all sizes, as between neighbouring stages of a ResNet."""
 
 
-FEW_QUERIES = 16
-"""Queries of attention up to which time is that of reading keys and values."""
+FEW_QUERIES = {"fp32": 16, "half": 4}
+"""Queries of attention up to which time is that of reading keys and values, however many heads.
+More are faster on matrix units, which fp32 hardly gains from."""
 FEW_ROWS = 8
 """Rows up to which the time of a product with packed weights is that of reading these."""
 HALVES = {"fp16": "half", "bf16": "half"}
@@ -33,7 +34,7 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
     """Return what decides the algorithm; problems of different kinds are never compared.
 
     For products that is the dtype, both transposes and whether there is a batch; for attention
-    dtype (the two halves are one), direction, and whether there is one query; for products with
+    dtype (the two halves are one), direction, and whether there are few queries; for products with
     packed weights the format and whether there are few rows; for convolutions
     dtype (the two halves are one), direction, layout, dense, grouped or depthwise, and pointwise,
     3x3 at stride 1, or any other.
@@ -42,7 +43,7 @@ def kind_of(problem: Problem) -> tuple[object, ...]:
         return ("gemm", problem.dtype, problem.trans_a, problem.trans_b, problem.batch > 1)
     if isinstance(problem, AttentionProblem):
         dtype = HALVES.get(problem.dtype, problem.dtype)
-        return ("attention", dtype, problem.direction, problem.queries <= FEW_QUERIES)
+        return ("attention", dtype, problem.direction, problem.queries <= FEW_QUERIES[dtype])
     if isinstance(problem, PackedProblem):
         return ("packed", problem.format, problem.m <= FEW_ROWS)
     how = (HALVES.get(problem.dtype, problem.dtype), problem.direction, problem.layout)

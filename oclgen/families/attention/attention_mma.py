@@ -189,8 +189,8 @@ def _wide_guesses(problem: AttentionProblem) -> Iterator[Config]:
     widest = max(problem.head_dim, problem.value_dim)
     narrow = widest <= PANEL
     if problem.direction == "fwd":
-        if PANEL < widest <= 2 * PANEL:
-            yield Config(4, 1, 96, 2, keep=False, unit="wgmma")
+        if widest <= 2 * PANEL:
+            yield Config(4, 1, 64 if narrow else 96, 2, keep=False, unit="wgmma")
         for tile_n in (64, 32):
             yield Config(4, 1, tile_n, 2, keep=True, unit="wgmma")
         return
@@ -262,4 +262,16 @@ def text_of(problem: AttentionProblem, config: Config) -> str:
         philox=parts.philox(1) if problem.dropout else "",
         items=items_of(problem),
     )
-    return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source
+    if config.unit != "wgmma":
+        return source
+    return ptx.with_target(source, "sm_90a", most_registers(problem, config))
+
+
+def most_registers(problem: AttentionProblem, config: Config) -> int:
+    """Return the registers of a work-item of wgmma, at most; 0: as many as the compiler takes.
+
+    Where it keeps few numbers, the compiler takes more than it needs. Four work-groups of a forward
+    pass fit a compute unit with a quarter of the registers each.
+    """
+    is_plain = problem.direction == "fwd" and not problem.mask and not problem.dropout
+    return 128 if is_plain and config.registers(problem) <= 80 and not config.keep else 0
