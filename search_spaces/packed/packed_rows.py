@@ -23,4 +23,6 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         "local_k": (1,) if on_cpu else (16, 32, 64, 128),
         "local_n": (1,) if on_cpu else (1, 2, 4, 8),
         "unroll": (1, 2, 4, 8),
+        # one stream of addresses that rise is what processors load ahead
+        "loop_n": up_to(problem.n, 1, 4, 16, 64) if on_cpu else (1,),
     }

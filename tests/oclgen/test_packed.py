@@ -34,6 +34,8 @@ ROWS = (
     (replace(BASE, dtype="bf16"), packed_rows.Config(2, 3, 8, 1, 4, 2, 1)),
     (replace(BASE, m=1, dtype="fp16"), packed_rows.Config(1, 4, 16, 16, 1, 1, 4)),
     (replace(BASE, m=9, free=frozenset({"m"})), packed_rows.Config(8, 2, 16, 8, 1, 1, 2)),
+    (replace(BASE, m=2), packed_rows.Config(2, 3, 16, 16, 1, 1, 4, loop_n=5)),
+    (replace(BASE, m=1, dtype="bf16"), packed_rows.Config(1, 1, 16, 8, 1, 1, 2, loop_n=8)),
 )
 MMAS = (
     (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1)),
@@ -178,10 +180,30 @@ def test_every_parameter_changes_the_plan(name: str) -> None:
     space = space_of(name, problem, limits)
     family = FAMILIES[name]
     for field in fields(family.Config):
+        if field.name == "loop_n":  # of processors
+            continue
         values = {getattr(space.config(row), field.name) for row in range(len(space))}
         assert len(values) > 1, field.name
     digests = {family.plan(problem, space.config(row)).digest() for row in range(0, len(space), 97)}
     assert len(digests) == len(range(0, len(space), 97))
+
+
+def test_a_work_item_of_a_processor_reads_rows_one_after_the_other() -> None:
+    limits = Limits("cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 16, 16)
+    problem = PackedProblem(1, 1000, 576, "fp32", "q8_0")
+    first = packed_rows.guesses(problem, limits)[0]
+    assert first.why_not(problem, limits) is None
+    assert (first.item_n, first.loop_n) == (1, 1000 // (8 * 16))
+    turns = {
+        space.config(row).loop_n
+        for space in [space_of("packed_rows", problem, limits)]
+        for row in range(len(space))
+    }
+    assert turns == {1, 4, 16, 64}
+    digests = {packed_rows.plan(problem, replace(first, loop_n=each)).digest() for each in turns}
+    assert len(digests) == len(turns)
+    shared = replace(first, local_n=2, loop_n=4)
+    assert "groups of one, not 1 x 2" in (shared.why_not(problem, limits) or "")
 
 
 @pytest.mark.parametrize(

@@ -91,17 +91,34 @@ TEXTS: dict[str, Text] = {
 }
 
 
+_PAIR = "const float2 pair = vload_half2(0, (__global const half *)p);\nconst float d = pair.x"
+PAIRED = {"q4_0": f"{_PAIR};", "q4_1": f"{_PAIR}, z = pair.y;", "q8_0": f"{_PAIR};"}
+"""The same numbers, of which the first is loaded with the two bytes behind it. Compilers for x86
+load a single half into a register whose other lanes stay (`vpinsrw`): the load then waits for what
+was in that register last, which may be the sums."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stripes:
-    """A format's blocks, cut into stripes of `width` bytes of quants."""
+    """A format's blocks, cut into stripes of `width` bytes of quants.
+
+    Attributes:
+        format: of the weights.
+        width: bytes of a stripe.
+        paired: whether numbers are loaded as `PAIRED` says, where it says so.
+    """
 
     format: Format
     width: int
+    paired: bool = False
 
     @property
     def text(self) -> Text:
         """The format in OpenCL C."""
-        return TEXTS[self.format.name]
+        text = TEXTS[self.format.name]
+        if self.paired and (numbers := PAIRED.get(self.format.name)):
+            return replace(text, numbers=numbers)
+        return text
 
     @property
     def halves(self) -> int:
@@ -157,6 +174,6 @@ class Stripes:
         return render("packed_unpack_stripe", stripes=self, text=self.text, width=self.width)
 
 
-def stripes(problem: PackedProblem, width: int) -> Stripes:
+def stripes(problem: PackedProblem, width: int, *, paired: bool = False) -> Stripes:
     """Return the stripes of a problem's weights, `width` bytes each."""
-    return Stripes(problem.packing, width)
+    return Stripes(problem.packing, width, paired)

@@ -12,10 +12,14 @@ item_m, item_n      rows of x and of w per work-item
 lanes               partial sums of a result in a work-item
 local_k             work-items that share a row of w, a power of two
 local_n             neighbours along n per group
+loop_n              times that a work-item of its own group does so, with rows of w that follow one
+                    another: processors load ahead along addresses that rise
 unroll              neighbouring stripes of a work-item
 per_row             whether `scales` has one entry for each row of w
 </%doc>
 <%!
+    from textwrap import indent
+
     from oclgen.render import vector
 %>\
 <%
@@ -55,13 +59,29 @@ void packed_rows(
 {
     const int lane = (int)get_local_id(0);
     const int m0 = (int)get_global_id(2) * ${item_m};
+% if loop_n == 1:
     const int n0 = (int)get_global_id(1) * ${item_n};
+% endif
 % if has_scales:
     scales += offset_scales;
 % endif
 % for i in rows:
     __global const elem_t *x${i} = x + offset_x + min(m0 + ${i}, m - 1) * (long)ld_x;
 % endfor
+% if loop_n == 1:
+${capture(item)}\
+% else:
+
+    for (int turn = 0; turn < ${loop_n}; ++turn) {
+        const int n0 = ((int)get_global_id(1) * ${loop_n} + turn) * ${item_n};
+        if (n0 >= n) {
+            return;
+        }
+${indent(capture(item), "    ")}\
+    }
+% endif
+}
+<%def name="item()">\
 % for j in columns:
     const int row${j} = min(n0 + ${j}, n - 1);
     __global const uchar *w${j} = w + offset_w + row${j} * (long)row_bytes;
@@ -140,4 +160,4 @@ STORE1(${value}${f" * LOAD1(scales + {column})" if per_row else ""}, y + offset_
     }
 % endfor
 % endif
-}
+</%def>

@@ -12,7 +12,7 @@ from oclgen.families.packed.packed_formats import stripes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
-from oclgen.parameters import Item, Local, Range, Unroll, Vector
+from oclgen.parameters import Item, Local, Parts, Range, Unroll, Vector
 from oclgen.plan import (
     Arg,
     Frame,
@@ -34,6 +34,10 @@ MAX_ACCUMULATORS = 512
 """Private floats per work-item; more spill to memory."""
 MOST_ROWS = 32
 """Rows up to which reading weights anew for every 8 rows takes less than writing them unpacked."""
+GROUPS_PER_UNIT = 8
+"""Work-items of a core of a processor, so that the last ones end together."""
+MOST_IN_TURN = 64
+"""Rows of w that a work-item of a processor reads one after the other; more save nothing."""
 WIDTHS = (4, 8, 16)
 """Bytes of a stripe: vectors that every format has whole."""
 
@@ -51,6 +55,7 @@ class Config(BaseConfig):
     local_k: Local
     local_n: Local
     unroll: Unroll
+    loop_n: Parts = 1
 
     @property
     def local_bytes(self) -> int:
@@ -65,6 +70,8 @@ class Config(BaseConfig):
             return f"lanes={self.lanes} are not all, a half, a quarter or one of {self.width}"
         if self.local_k & (self.local_k - 1):
             return f"local_k={self.local_k} is no power of two, which adding in pairs needs"
+        if self.loop_n > 1 and self.local_k * self.local_n > 1:
+            return f"loop_n={self.loop_n} is for groups of one, not {self.local_k} x {self.local_n}"
         if (count := self.item_m * self.item_n * self.lanes) > MAX_ACCUMULATORS:
             return (
                 f"item_m={self.item_m} item_n={self.item_n} lanes={self.lanes} needs {count} "
@@ -95,14 +102,17 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
         lanes = max(4, min(16, limits.native_float_width))
-        rows, count = min(problem.m, 8), stripes(problem, 16).count
-        # sums take 16 of 32 vector registers of 16 lanes, or 8 of 16: weights take most others
-        most = max(1, min(4, lanes // rows))
+        rows, cut = min(problem.m, 8), stripes(problem, 16)
+        # of 32 vector registers of 16 lanes sums take 24 at most, or 12 of 16: weights take others
+        item_n = max(1, min(_outputs_at_once(rows, cut.halves), 3 * lanes // 2 // rows))
         return [
-            Config(rows, item_n, 16, lanes, local_k=1, local_n=1, unroll=unroll)
-            for item_n in dict.fromkeys((most, max(1, most // 2), 1))
-            for unroll in (max(2, count), 1)  # in whole blocks, places of numbers are constants
-        ]
+            Config(
+                rows, each, 16, lanes, local_k=1, local_n=1, unroll=unroll,
+                loop_n=_turns(problem.n, each, limits),
+            )
+            for each in dict.fromkeys((item_n, 1, 2))
+            for unroll in (max(2, cut.count), 1)  # in whole blocks, places of numbers are constants
+        ]  # fmt: skip
     width, local_k, local_n, most = _shape_for_gpus(problem)
     rows = 4 if limits.has_few_registers else 8
     return [
@@ -110,6 +120,25 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
         for item_n in ((most, 2) if problem.m < 4 else (2, 1))
         for lanes_k in (local_k, 32, 64)
     ]
+
+
+def _outputs_at_once(rows: int, halves: int) -> int:
+    """Return how many rows of w a processor reads side by side: what was fastest.
+
+    One is read ahead best. The more rows x has, the more it pays to load an item of x for several
+    outputs, and the sooner if bytes are weights (`halves` 1), which take little unpacking.
+    """
+    if rows <= 2:
+        return 1
+    if rows <= 4:
+        return 1 if halves == 2 else 4
+    return 2 if halves == 2 else 3
+
+
+def _turns(n: int, item_n: int, limits: Limits) -> int:
+    """Return how many outputs a work-item of a processor computes one after the other."""
+    groups = GROUPS_PER_UNIT * limits.compute_units
+    return max(1, min(MOST_IN_TURN, n // groups) // item_n)
 
 
 def _shape_for_gpus(problem: PackedProblem) -> tuple[int, int, int, int]:
@@ -124,7 +153,7 @@ def _shape_for_gpus(problem: PackedProblem) -> tuple[int, int, int, int]:
 def plan(problem: PackedProblem, config: Config) -> Plan:
     """Return the launch of the product."""
     packing = problem.packing
-    cut = stripes(problem, config.width)
+    cut = stripes(problem, config.width, paired=config.loop_n > 1)
 
     @LazyText
     def text() -> str:
@@ -136,7 +165,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             per_row=packing.group == 0,
         )
 
-    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
+    groups_n = round_up(ceil_div(problem.n, config.item_n * config.loop_n), config.local_n)
     launch = Launch(
         text=text,
         kernel=NAME,
