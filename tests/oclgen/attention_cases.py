@@ -8,6 +8,7 @@ from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
     attention_mma,
     attention_register,
+    attention_rows,
     attention_split,
 )
 from oclgen.problem import AttentionProblem
@@ -120,6 +121,17 @@ SPLITS = (
     (
         replace(FEW, dtype="bf16", free=frozenset({"keys"})),
         attention_split.Config(64, slice=64, rows=2),
+    ),
+)
+
+
+ROWS = (
+    (replace(FEW, causal=True), attention_rows.Config(rows=4, vec=8)),
+    (replace(FEW, dtype="bf16", window=9, keys=11), attention_rows.Config(rows=1, vec=4)),
+    (replace(FEW, queries=1, mask=True), attention_rows.Config(rows=2, vec=8)),
+    (
+        replace(FEW, head_dim=64, value_dim=32, keys=70, free=frozenset({"keys"})),
+        attention_rows.Config(rows=3, vec=16),
     ),
 )
 

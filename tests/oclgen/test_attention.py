@@ -13,6 +13,7 @@ from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
     attention_mma,
     attention_register,
+    attention_rows,
     attention_split,
 )
 from oclgen.keys import parse_attention, parse_key
@@ -31,6 +32,7 @@ from tests.oclgen.attention_cases import (
     MMAS,
     MMAS_THAT_DROP,
     REGISTERS,
+    ROWS,
     SHARED_ROWS,
     SPLITS,
     WGMMAS,
@@ -70,7 +72,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS):
+    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -217,11 +219,27 @@ def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
     right(device, attention_split, problem, config)
 
 
+@pytest.mark.parametrize("case", range(len(ROWS)))
+def test_few_rows_on_processors_are_right(device: Device, case: int) -> None:
+    problem, config = ROWS[case]
+    right(device, attention_rows, problem, config)
+
+
+def test_what_rows_cannot_do_is_refused() -> None:
+    config = attention_rows.Config(rows=1, vec=16)
+    assert "no whole vectors of 16" in str(config.why_not(FEW, GPU))
+    assert "drops no probabilities" in str(
+        attention_rows.DEFAULT.why_not(replace(FEW, dropout=True), GPU)
+    )
+    assert not attention_rows.serves(replace(FEW, dtype="fp16"))
+    assert not attention_rows.serves(replace(FEW, queries=9))  # of two heads: 18 rows
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
         ("attention_register", BASE), ("attention_mma", HALF),
-        ("attention_split", FEW),
+        ("attention_split", FEW), ("attention_rows", FEW),
     ],
 )  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
@@ -244,7 +262,7 @@ def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name.startswith("attention")])
 def test_free_sizes_are_in_no_text(name: str) -> None:
-    problem = {"attention_mma": HALF, "attention_split": FEW}.get(name, BASE)
+    problem = {"attention_mma": HALF, "attention_split": FEW, "attention_rows": FEW}.get(name, BASE)
     problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
     family = FAMILIES[name]
     other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)

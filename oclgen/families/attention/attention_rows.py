@@ -1,0 +1,106 @@
+"""Attention of few queries on processors, as in decoding: a work-item reads keys as they lie.
+
+With many queries it pays to turn keys for register tiles, as `attention_register` does. It has no
+gradients and no dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeGuard
+
+from oclgen.families.attention import attention_parts as parts
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Range, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.problem import AttentionProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "attention_rows"
+DTYPES = ("fp32", "bf16")
+"""fp16 stays with `attention_register`: one of several runs of it on PoCL 3.1 did not end here."""
+WIDTHS = (4, 8, 16)
+"""Lanes of a vector, and keys whose scores are one."""
+MOST_ROWS = 16
+"""Rows of a head of k and v beyond which turning the keys once pays."""
+GROUPS_PER_UNIT = 4
+"""Work-items that a core wants before rows share what they read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; its template begins with the legend."""
+
+    FREE = frozenset({"batch", "queries", "keys"})
+
+    rows: Annotated[int, Range(1, 4)]
+    vec: Vector
+
+    def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if self.vec not in WIDTHS:
+            return f"vec={self.vec} must be of {WIDTHS}"
+        if problem.head_dim % self.vec or problem.value_dim % self.vec:
+            return (
+                f"rows of {problem.head_dim} and {problem.value_dim} elements are no whole vectors "
+                f"of {self.vec}"
+            )
+        if problem.dropout:
+            return "it drops no probabilities; attention_register does"
+        return None
+
+    def needs(self, problem: AttentionProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (1, 1, 1)),))
+
+
+DEFAULT = Config(rows=1, vec=4)
+TRAITS = Traits(rank=495, for_cpus=True)
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether the family can compute the problem at all."""
+    return (
+        parts.serves(problem)
+        and not problem.is_gradient
+        and problem.dtype in DTYPES
+        and problem.queries * problem.shared_by <= MOST_ROWS
+    )
+
+
+def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind != "cpu":
+        return []
+    wide = max(4, min(16, limits.native_float_width))
+    all_rows = problem.queries * problem.shared_by
+    shares = problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
+    rows = min(all_rows, 2) if shares else 1
+    return [Config(rows, vec) for vec in WIDTHS[::-1] if vec <= wide]
+
+
+def plan(problem: AttentionProblem, config: Config) -> Plan:
+    """Return the one launch that computes the problem."""
+    all_rows = problem.queries * problem.shared_by
+    launch = Launch(
+        text=LazyText(lambda: _text(problem, config)),
+        kernel=NAME,
+        global_size=(ceil_div(all_rows, config.rows), problem.batch * problem.kv_heads, 1),
+        local_size=(1, 1, 1),
+        args=parts.arguments(problem),
+    )
+    return Plan((launch,))
+
+
+def _text(problem: AttentionProblem, config: Config) -> str:
+    return render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        rows=config.rows,
+        vec=config.vec,
+        dim=problem.head_dim,
+        dim_v=problem.value_dim,
+        seen=parts.seen(problem),
+        masked=problem.mask,
+    )
