@@ -21,6 +21,7 @@ namespace {
 std::atomic<int> open_graphs{0};
 thread_local std::shared_ptr<Graph> given;  // by a `Within`
 thread_local bool is_given = false;
+thread_local std::shared_ptr<c10::ThreadLocalDebugInfo> marked;  // of a capture that this began
 
 // Autograd's threads have the debug information of the thread that they work for.
 struct Mark final : c10::DebugInfoBase {
@@ -214,6 +215,7 @@ void begin_capture(const std::shared_ptr<Graph>& graph) {
   graph->is_open = true;
   ++open_graphs;
   c10::ThreadLocalDebugInfo::_push(kind(), std::make_shared<Mark>(graph));
+  marked = c10::ThreadLocalDebugInfo::current();
 }
 
 void end_capture(const std::shared_ptr<Graph>& graph, bool abandon) {
@@ -227,11 +229,8 @@ void end_capture(const std::shared_ptr<Graph>& graph, bool abandon) {
   graph->is_open = false;
   --open_graphs;
   // a profiler that began meanwhile has its own information above: then the mark stays, closed
-  const auto info = c10::ThreadLocalDebugInfo::current();
-  if (info && dynamic_cast<Mark*>(c10::ThreadLocalDebugInfo::get(kind()))) try {
-      c10::ThreadLocalDebugInfo::_pop(kind());
-    } catch (const c10::Error&) {
-    }
+  if (c10::ThreadLocalDebugInfo::current() == marked) c10::ThreadLocalDebugInfo::_pop(kind());
+  marked.reset();
   if (!abandon) graph->finish();
 }
 

@@ -21,7 +21,7 @@ namespace ocl {
 
 class Graph final : public Prepared {
  public:
-  Graph(c10::DeviceIndex device, uint64_t pool);
+  Graph(c10::DeviceIndex of, uint64_t from);
   ~Graph() override;
 
   // Records a command instead of handing it over; returns a `Status`.
