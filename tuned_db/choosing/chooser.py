@@ -8,7 +8,7 @@ of that problem.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, takewhile
 from math import inf
 from operator import attrgetter
@@ -22,6 +22,7 @@ from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.evidence import Evidence, Winners
 from tuned_db.choosing.nearest import NEAR
+from tuned_db.choosing.option import Option
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
 from tuned_db.choosing.remembered_choices import RememberedChoices
@@ -49,31 +50,6 @@ of related devices cost the distance of their problem, and so come first."""
 
 class NoVariantError(LookupError):
     """No family can compute the problem on this device; the message says why each cannot."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Option:
-    """A variant for a problem that was not measured here.
-
-    `cost` is the time in ms that the model predicts, less for a record that many trials speak for;
-    without a model the distance of the record's problem, or `GUESSED` or `UNRELATED` and more.
-    `entry` is the record that it comes from, None for a family's guess. `predicted_ms` is None
-    without a model.
-    """
-
-    cost: float
-    rung: Rung
-    variant: Variant
-    entry: Entry | None
-    predicted_ms: float | None = None
-
-    def choice(self, problem: Problem, step: int) -> Choice:
-        """Return the choice of this variant on a step of the ladder."""
-        if self.entry is not None:
-            made = of_entry(problem, self.rung, step, self.entry)
-        else:
-            made = Choice(problem, self.variant, self.rung, None, "", step)
-        return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
 
 
 class Chooser:
@@ -184,12 +160,10 @@ class Chooser:
         start for the next shape.
         """
         self.refresh()
-        known: dict[Variant, None] = {}
-        guesses: dict[Variant, None] = {}
-        for choice in self.candidates(problem):
-            if choice.rung != "default":
-                (guesses if choice.rung == "guess" else known)[choice.variant] = None
-        return [*islice(guesses, 1), *islice(known, count)]
+        known = [one for one in self.candidates(problem) if one.rung != "default"]
+        guesses = (one.variant for one in known if one.rung == "guess")
+        records = dict.fromkeys(one.variant for one in known if one.rung != "guess")
+        return [*islice(guesses, 1), *islice(records, count)]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.
@@ -310,7 +284,7 @@ class Chooser:
         bound = MARGIN * next(served, inf) if has_model(problem, self.limits) else inf
         for step, (rung, pool) in enumerate(sources, steps):
             for entry in pool.alike(problem):
-                option = known.get(entry.variant, _Option(inf, rung, entry.variant, entry))
+                option = known.get(entry.variant, Option(inf, rung, entry.variant, entry))
                 if option.cost <= bound and self._is_valid(problem, entry):
                     yield replace(option, rung=rung, entry=entry).choice(problem, step)
         step = steps + len(sources)
@@ -321,44 +295,44 @@ class Chooser:
             if self._may_serve(problem, variant):
                 yield Choice(problem, variant, "default", None, "", step + 1)
 
-    def _options(self, problem: Problem) -> list[_Option]:
+    def _options(self, problem: Problem) -> list[Option]:
         """Return records' variants and families' guesses, the most promising first; some invalid.
 
         Where there is no model for such devices, those of related devices come first, by distance,
         and then guesses: other devices' records are of vectors and register files of their own, but
         tell which family wins.
         """
-        found: dict[Variant, _Option] = {}
+        found: dict[Variant, Option] = {}
         count = NEIGHBOURS[self.limits.kind]
         for rung, pool in self._known.sources:
             for apart, entry in pool.nearest(problem, count):
                 own = entry.variant.for_another(problem, self.limits)
                 if apart > NEAR and own != entry.variant:
-                    found.setdefault(own, _Option(apart, "guess", own, None))
+                    found.setdefault(own, Option(apart, "guess", own, None))
                 else:
-                    found.setdefault(entry.variant, _Option(apart, rung, entry.variant, entry))
+                    found.setdefault(entry.variant, Option(apart, rung, entry.variant, entry))
         kin = self._known.kin.nearest(problem, count)
-        others = [_Option(UNRELATED + far, "shipped", one.variant, one) for far, one in kin]
+        others = [Option(UNRELATED + far, "shipped", one.variant, one) for far, one in kin]
         winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
             wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
             configs = suitable_configs(family, problem, self.limits)
             for config in islice(configs, GUESSES[self.limits.kind]):
                 variant = Variant(family.NAME, config)
-                found.setdefault(variant, _Option(GUESSED + wins, "guess", variant, None))
+                found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None))
         for option in others:
             found.setdefault(option.variant, option)
         times = predict(problem, list(found), self.limits)
         options = list(found.values())
         if times is not None:
             options = [
-                replace(option, cost=ms / TRUST if _is_near(option) else ms, predicted_ms=ms)
+                replace(option, cost=ms / TRUST if option.is_near else ms, predicted_ms=ms)
                 for ms, option in zip(times, options, strict=True)
                 if ms < inf
             ]
         return sorted(options, key=attrgetter("cost"))
 
-    def _can_serve(self, problem: Problem, option: _Option) -> bool:
+    def _can_serve(self, problem: Problem, option: Option) -> bool:
         if option.entry is None:
             return self._may_serve(problem, option.variant)
         return self._is_valid(problem, option.entry)
@@ -395,11 +369,6 @@ class Chooser:
 
 
 _Look = Callable[[Pool, Problem], list[Entry]]
-
-
-def _is_near(option: _Option) -> bool:
-    """Say whether an option won on this very device for a near problem; its cost is a distance."""
-    return option.rung == "nearest" and option.cost <= NEAR
 
 
 def _ms(choice: Choice) -> float:
