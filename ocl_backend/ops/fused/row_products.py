@@ -47,7 +47,9 @@ class ColumnSharing:
     width: int
 
     @staticmethod
-    def of(limits: Limits, products: int, inner: int, steps: Sequence[int]) -> ColumnSharing:
+    def of(
+        limits: Limits, products: int, inner: int, steps: Sequence[int], item_bytes: int
+    ) -> ColumnSharing:
         """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU.
 
         Args:
@@ -55,12 +57,14 @@ class ColumnSharing:
             products: of a block, at most.
             inner: items that are added up.
             steps: from row to row of rows and weights.
+            item_bytes: of weights; a lane of a GPU reads 16 bytes at once.
         """
-        widths = (limits.native_float_width, 4) if limits.kind == "cpu" else (4,)
+        on_cpu = limits.kind == "cpu"
+        widths = (limits.native_float_width if on_cpu else 16 // item_bytes, 4)
         width = vectors.widest(widths, [inner], steps)
-        if limits.kind == "cpu":
+        if on_cpu:
             return ColumnSharing(1, 1, max(1, 4 // products), width)
-        lanes, teams = min(32, limits.max_work_group), min(4, limits.max_work_group // 32) or 1
+        lanes, teams = min(32, limits.max_work_group), min(8, limits.max_work_group // 32) or 1
         return ColumnSharing(lanes, teams, max(1, 2 // products), width)
 
     @property
@@ -117,7 +121,7 @@ def rows_part(window: Window, maker: int, products: Sequence[int]) -> Part | Non
     limits = devices()[window.steps[0].rule.device].limits
     whole, local = (
         window.nodes[maker].out.shape == part.space,
-        ColumnSharing.of(limits, 1, 1, []).local,
+        ColumnSharing.of(limits, 1, 1, [], 4).local,
     )
     return part if whole and made_rows.has_room(limits, prod(part.space), local) else None
 
@@ -190,7 +194,8 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     most = max(len(block.products) for block in blocks)
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
-    geometry = ColumnSharing.of(limits, most, inner, steps)
+    item_bytes = dtype_of(window.nodes[products[0]].inputs[1].dtype).item_bytes
+    geometry = ColumnSharing.of(limits, most, inner, steps, item_bytes)
     arguments = Arguments(window)
     before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
     branches, groups = _branches(window, unit, blocks, arguments, geometry)
