@@ -179,6 +179,8 @@ def _load_dense(dtype: DType, name: str, at: str, width: int, is_aligned: bool) 
     """
     half = dtype.storage == "half"
     anywhere = f"vload{'_half' if half else ''}{width}(0, {name} + {at})"
+    if is_aligned and dtype is BFLOAT16 and width * dtype.item_bytes == ACCESS_BYTES:
+        return f"as_ushort{width}(*(const __global uint4 *)({name} + {at}))"
     if not at_once(dtype, width):
         return anywhere
     aligned = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"

@@ -70,7 +70,13 @@ def layer(dtype: Any, rows: tuple[int, ...], inner: int, *columns: int) -> list[
 
 @pytest.mark.parametrize(
     ("dtype", "rows", "inner"),
-    [(torch.float32, (1, 1), 85), (torch.bfloat16, (2, 2), 116), (torch.float16, (1, 3), 118)],
+    [
+        (torch.float32, (1, 1), 85),
+        (torch.bfloat16, (2, 2), 116),
+        (torch.float16, (1, 3), 118),
+        (torch.float32, (1, 1), 132),  # turns of 128 items, and 4 items
+        (torch.bfloat16, (1, 1), 536),  # two turns of 256 items, and three lanes' vectors
+    ],
 )
 def test_a_norm_is_part_of_the_products_launch(
     as_gpu: Any, dtype: Any, rows: tuple[int, ...], inner: int
@@ -83,6 +89,20 @@ def test_a_norm_is_part_of_the_products_launch(
     kernels = check(gated, [x, x.flip(-1), norm, gate, up], where)
     assert kernels["row_products"] == 1
     assert kernels.total() <= 2
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 8])
+def test_weights_may_begin_anywhere(as_gpu: Any, skipped: int) -> None:
+    inner, columns = 264, 9
+
+    def views(x: Any, norm: Any, packed: Any) -> Results:
+        (rows,) = rms_norm(x, norm)
+        weights = packed[skipped:][: 2 * columns * inner].view(2, columns, inner)
+        return linear(rows, weights[0]), linear(rows, weights[1])
+
+    x, norm, packed = layer(torch.bfloat16, (1, 1), inner, 2 * columns + 1)
+    kernels = check(views, [x, norm, packed.flatten()], place(as_gpu))
+    assert kernels == {"row_products": 1}
 
 
 def test_a_norm_that_others_read_is_in_memory(as_gpu: Any) -> None:

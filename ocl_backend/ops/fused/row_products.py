@@ -9,21 +9,20 @@ with a residual or an activation is left to the tuned products.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import BFLOAT16, dtype_of
 from ocl_backend.fusion.held import Step
 from ocl_backend.kernels import vectors
-from ocl_backend.ops.fused import made_rows
+from ocl_backend.ops.fused import made_rows, row_sums
 from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
 from ocl_backend.ops.fused.expression_launch import ROW_SUM, launch_of, most_bytes
 from ocl_backend.ops.fused.expression_text import Part, Writer
 from ocl_backend.ops.fused.expressions import Expression
 from ocl_backend.ops.fused.fused_pointwise import Activating, Adding
+from ocl_backend.ops.fused.row_sums import Block, ColumnSharing
 from ocl_backend.runtime.launch import KernelLaunch
-from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
@@ -35,49 +34,6 @@ MOST_ROWS = 4
 MOST_PRODUCTS = 4
 PLAIN = ([Adding], [Activating], [Adding, Activating])
 """Steps after a product that can be part of a tuned product."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnSharing:
-    """How columns are shared out: a team of `lanes` adds up `items` of them, `teams` a group."""
-
-    lanes: int
-    teams: int
-    items: int
-    width: int
-
-    @staticmethod
-    def of(
-        limits: Limits, products: int, inner: int, steps: Sequence[int], item_bytes: int
-    ) -> ColumnSharing:
-        """Return vectors and several columns for a processor, 32 lanes of few columns for a GPU.
-
-        Args:
-            limits: of the device.
-            products: of a block, at most.
-            inner: items that are added up.
-            steps: from row to row of rows and weights.
-            item_bytes: of weights; a lane of a GPU reads 16 bytes at once.
-        """
-        on_cpu = limits.kind == "cpu"
-        widths = (limits.native_float_width if on_cpu else 16 // item_bytes, 4)
-        width = vectors.widest(widths, [inner], steps)
-        if on_cpu:
-            return ColumnSharing(1, 1, max(1, 4 // products), width)
-        lanes, teams = min(32, limits.max_work_group), min(8, limits.max_work_group // 32) or 1
-        return ColumnSharing(lanes, teams, max(1, 2 // products), width)
-
-    @property
-    def local(self) -> int:
-        """Work-items of a group."""
-        return self.lanes * self.teams
-
-
-class Block(NamedTuple):
-    """Columns of products of one width, and the part that reads their sums; or None."""
-
-    products: tuple[int, ...]
-    part: Part | None
 
 
 def serves(node: Expression) -> bool:
@@ -121,7 +77,7 @@ def rows_part(window: Window, maker: int, products: Sequence[int]) -> Part | Non
     limits = devices()[window.steps[0].rule.device].limits
     whole, local = (
         window.nodes[maker].out.shape == part.space,
-        ColumnSharing.of(limits, 1, 1, [], 4).local,
+        ColumnSharing.of(limits, 1, 1, 1, [], BFLOAT16).local,
     )
     return part if whole and made_rows.has_room(limits, prod(part.space), local) else None
 
@@ -194,8 +150,7 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     most = max(len(block.products) for block in blocks)
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
-    item_bytes = dtype_of(window.nodes[products[0]].inputs[1].dtype).item_bytes
-    geometry = ColumnSharing.of(limits, most, inner, steps, item_bytes)
+    geometry = ColumnSharing.of(limits, most, rows, inner, steps, dtype_of(a.dtype))
     arguments = Arguments(window)
     before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
     branches, groups = _branches(window, unit, blocks, arguments, geometry)
@@ -278,7 +233,7 @@ def _block(
         has_rows: the rows are in local memory, and not where the products read them.
     """
     nodes = [window.nodes[i] for i in block.products]
-    (rows, inner), columns = nodes[0].inputs[0].shape, nodes[0].out.shape[1]
+    rows, columns = nodes[0].inputs[0].shape[0], nodes[0].out.shape[1]
     elements = rows * g.items
     lines = [f"const int first = (group * {g.teams} + team) * {g.items};"]
     names = [
@@ -291,27 +246,7 @@ def _block(
         for s, node in enumerate(nodes)
         for i in range(g.items)
     ]
-    step = g.lanes * g.width
-    lines.append(f"for (int p = member * {g.width}; p < {inner}; p += {step}) {{")
-    a = nodes[0].inputs[0]
-    kinds = dtype_of(a.dtype)
-    for r in range(rows):
-        if has_rows:
-            loaded = made_rows.load(f"{r * inner} + p", g.width)
-        else:
-            x = arguments.pointer(block.products[0], a)
-            loaded = vectors.load(kinds, x, f"({r * a.strides[0]} + p)", "1", g.width)
-        lines.append(f"    const {kind} x{r} = {loaded};")
-    for s, (i, node) in enumerate(zip(block.products, nodes, strict=True)):
-        weights = arguments.pointer(i, node.inputs[1])
-        for column in range(g.items):
-            loaded = vectors.load(kinds, weights, f"(b{s}_{column} + p)", "1", g.width)
-            lines.append(f"    const {kind} y{s}_{column} = {loaded};")
-            lines += [
-                f"    acc{s}_{column}_{r} = mad(x{r}, y{s}_{column}, acc{s}_{column}_{r});"
-                for r in range(rows)
-            ]
-    lines.append("}")
+    lines += row_sums.loops(window, block, arguments, g, has_rows)
     lines += _added(names, g, elements)
     return [*lines, *_stored(window, block, arguments, g, elements)]
 
