@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-from ocl_backend.recorded import Recorded
-
 REPLAYING = ("reduce-overhead", "max-autotune")
 """The modes in which torch replays graphs."""
 
@@ -60,6 +58,8 @@ def default(
         eager = lookup_backend("aot_eager")(graph, inputs)
         if mode not in REPLAYING:
             return eager
+        from ocl_backend.recorded import Recorded  # loads what the first use of a device loads
+
         return Recorded(graph, eager)
     from torch import _inductor
 

@@ -6,6 +6,7 @@ import getpass
 import json
 import platform
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,11 @@ def test_a_device_is_tested_and_its_file_is_taken_in_elsewhere(
     assert not own_database.exists()
     content = path.read_bytes()
     check = read_selftest("x", content)
-    assert (check.device, check.limits) == (device.info, device.limits)
+    assert check.device == device.info
+    # a runtime may tell of the memory that is free, which varies
+    limits = replace(check.limits, global_bytes=device.limits.global_bytes)
+    assert check.limits.global_bytes > 0
+    assert limits == device.limits
     text = content.decode()
     names = (str(Path.home()), str(tmp_path), str(Path.cwd()), f"/{getpass.getuser()}/")
     assert [name for name in names if name in text] == []

@@ -20,6 +20,8 @@ def there(device: Any) -> Any:
     where = place(device)
     with ocl.device(where.index):
         yield where
+    torch._dynamo.reset()  # forgets what it compiled, and graphs with it
+    gc.collect()
 
 
 def test_graphed_callables_train_as_the_module(there: Any) -> None:

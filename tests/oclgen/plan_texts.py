@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
-from oclgen.families import FAMILIES, families_for
+from oclgen.families import FAMILIES, default_of, families_for
 from oclgen.families.attention import attention_mma
 from oclgen.families.gemm import gemm_fragments, gemm_register
 from oclgen.keys import parse_key
@@ -163,7 +163,8 @@ def _sampled() -> Iterator[tuple[Problem, Variant]]:
     for problem in PROBLEMS:
         for family in families_for(problem):
             for limits in DEVICES:
-                for config in (family.DEFAULT, *_sample(family.NAME, problem, limits)):
+                default = default_of(family, problem, limits)
+                for config in (default, *_sample(family.NAME, problem, limits)):
                     yield problem, Variant(family.NAME, config)
 
 

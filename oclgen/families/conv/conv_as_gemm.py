@@ -177,6 +177,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             made: Self = _sliced(super().with_best_split(_product(problem), limits), problem)
             return made
 
+        def with_short_sums(self, problem: ConvProblem) -> Self:
+            """Return this config with short sums, and with planes if these are to be added."""
+            made: Self = _sliced(super().with_short_sums(problem), problem)
+            return made
+
         def products(self, problem: ConvProblem) -> int:
             """Return the products that all slices together add for one result."""
             count: int = super().products(_product(problem))

@@ -175,5 +175,11 @@ class Stripes:
 
 
 def stripes(problem: PackedProblem, width: int, *, paired: bool = False) -> Stripes:
-    """Return the stripes of a problem's weights, `width` bytes each."""
+    """Return the stripes of a problem's weights.
+
+    Args:
+        problem: whose weights are cut.
+        width: bytes of a stripe.
+        paired: as in `Stripes`.
+    """
     return Stripes(problem.packing, width, paired)
