@@ -82,13 +82,13 @@ class Variant:
     def for_another(self, problem: Problem, limits: Limits) -> Variant:
         """Return the variant that a winner for one problem suggests for another.
 
-        On a GPU it has as many slices of the reduction as this problem wants, on a processor at
-        least as many as a very long sum wants; tiles stay.
+        It has as many slices of the reduction as this problem wants, on a processor at least as
+        many as a very long sum wants; tiles stay.
         """
         if not self.serves(problem):
             return self
-        is_gpu = limits.kind == "gpu"
-        config = self.config.with_best_split(problem, limits) if is_gpu else self.config
+        on_cpu = limits.kind == "cpu"
+        config = self.config if on_cpu else self.config.with_best_split(problem, limits)
         return Variant(self.family, config.with_short_sums(problem))
 
     def why_not(self, problem: Problem, limits: Limits) -> str | None:

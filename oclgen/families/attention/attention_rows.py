@@ -19,7 +19,8 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "attention_rows"
 DTYPES = ("fp32", "bf16")
-"""fp16 stays with `attention_register`: one of several runs of it on PoCL 3.1 did not end here."""
+"""fp16 stays with `attention_register`: one of several runs of both on PoCL 3.1 did not end, and in
+which of them is not known."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector, and keys whose scores are one."""
 MOST_ROWS = 16

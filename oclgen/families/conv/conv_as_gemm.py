@@ -122,7 +122,7 @@ class ConvAsGemm:
         """Return the GEMM family's guesses for the product."""
         names = _names(self.gemm)
         return [
-            _sliced(self.Config(*(getattr(guess, name) for name in names)), problem)
+            self.Config(*(getattr(guess, name) for name in names))
             for guess in self.gemm.guesses(_product(problem), limits)
         ]
 
@@ -174,7 +174,7 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         def with_best_split(self, problem: ConvProblem, limits: Limits) -> Self:
             """Return this config with the slices of k that the product wants."""
-            made: Self = _sliced(super().with_best_split(_product(problem), limits), problem)
+            made: Self = super().with_best_split(_product(problem), limits)
             return made
 
         def with_short_sums(self, problem: ConvProblem) -> Self:

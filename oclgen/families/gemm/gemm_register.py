@@ -246,65 +246,62 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
-    split = config.split_k > 1
-
     if config.share != ALONE:
         return _shared_product(problem, config)
-
-    @LazyText
-    def text() -> str:
-        return render(
-            NAME,
-            **_values(config),
-            preamble=dtype_preamble(problem.dtype),
-            **epilogue(problem, "c", split),
-            text=Text(problem, config),
-            trans_a=problem.trans_a,
-            trans_b=problem.trans_b,
-            edge_m=not divided_by(problem, "m", config.item_m),
-            edge_n=not divided_by(problem, "n", config.item_n),
-            edge_k=not divided_by(problem, "k", config.unroll_k),
-        )
-
-    groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
     groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
-    depth = problem.batch * config.split_k
-    m_first = config.order == "m"
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
-        local_size=config.local_size,
-        args=_args(problem, config),
+    text = LazyText(
+        lambda: _text(
+            NAME,
+            problem,
+            config,
+            text=Text(problem, config),
+            edge_n=not divided_by(problem, "n", config.item_n),
+        )
     )
+    return _launch(problem, config, text, groups_n, m_first=config.order == "m")
 
 
 def _shared_product(problem: GemmProblem, config: Config) -> Launch:
     lanes = config.lanes
-
-    @LazyText
-    def text() -> str:
-        return render(
+    groups_n = round_up(ceil_div(problem.n, lanes * config.item_n) * lanes, config.local_n)
+    text = LazyText(
+        lambda: _text(
             "gemm_register_shared",
-            **_values(config),
-            preamble=dtype_preamble(problem.dtype),
-            **epilogue(problem, "c", config.split_k > 1),
+            problem,
+            config,
             text=SharedText(problem, config),
             lanes=lanes,
             sub_group=sub_groups.text(config.share),
-            trans_a=problem.trans_a,
-            trans_b=problem.trans_b,
-            edge_m=not divided_by(problem, "m", config.item_m),
             edge_n=_edge_n(problem, lanes * config.item_n),
-            edge_k=not divided_by(problem, "k", config.unroll_k),
         )
+    )
+    return _launch(problem, config, text, groups_n, m_first=False)
 
+
+def _text(template: str, problem: GemmProblem, config: Config, **values: Any) -> str:
+    """Return a template with what both name, and with `values` of its own."""
+    return render(
+        template,
+        **_values(config),
+        preamble=dtype_preamble(problem.dtype),
+        **epilogue(problem, "c", config.split_k > 1),
+        trans_a=problem.trans_a,
+        trans_b=problem.trans_b,
+        edge_m=not divided_by(problem, "m", config.item_m),
+        edge_k=not divided_by(problem, "k", config.unroll_k),
+        **values,
+    )
+
+
+def _launch(
+    problem: GemmProblem, config: Config, text: LazyText, groups_n: int, m_first: bool
+) -> Launch:
     groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
-    groups_n = round_up(ceil_div(problem.n, lanes * config.item_n) * lanes, config.local_n)
+    depth = problem.batch * config.split_k
     return Launch(
         text=text,
         kernel=NAME,
-        global_size=(groups_n, groups_m, problem.batch * config.split_k),
+        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
         local_size=config.local_size,
         args=_args(problem, config),
     )
