@@ -122,7 +122,7 @@ class ConvAsGemm:
         """Return the GEMM family's guesses for the product."""
         names = _names(self.gemm)
         return [
-            self.Config(*(getattr(guess, name) for name in names))
+            _sliced(self.Config(*(getattr(guess, name) for name in names)), problem)
             for guess in self.gemm.guesses(_product(problem), limits)
         ]
 
