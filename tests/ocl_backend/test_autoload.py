@@ -130,6 +130,16 @@ def test_nothing_amiss_stops_torch(stamp: str | None, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
+def test_word_is_left_where_nothing_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel's shim leaves no folder in the cache, and the device is to be known afterwards."""
+    stamp = tmp_path / "oclgen" / "shim" / "known.json"
+    monkeypatch.setattr(ocl_autoload, "_stamp", lambda: stamp)
+    ocl_autoload.remember(Path("shim.so"), [ROOT / "pyproject.toml"], 2)
+    assert json.loads(stamp.read_text())["devices"] == 2
+
+
 def test_a_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     done = run(
         "import sys, torch\n"

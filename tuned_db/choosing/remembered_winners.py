@@ -137,7 +137,6 @@ class RememberedWinners:
                     break
             self._state, self._values = state, values
             with suppress(OSError):
-                self._kept.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(self._kept, json.dumps([SCHEMA, self._state, self._values]))
         return self._values
 
