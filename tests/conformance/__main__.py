@@ -1,8 +1,10 @@
 """Compares the device with the CPU over torch's whole OpInfo database and prints a table.
 
     python -m tests.conformance [--only 'linalg*,sort'] [--samples 5] [--jobs 2] [--json FILE]
+    python -m tests.conformance --seconds 500 --json part2.json --after part1.json
 
-It judges against the lists beside it, in both directions; pytest runs a sample of it.
+The second form runs a part of it where time is short: it ends after so long, and leaves out what
+an earlier part has. It judges against the lists beside it, in both directions; pytest runs a sample.
 """
 
 from __future__ import annotations
@@ -37,19 +39,16 @@ def options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--device", type=int, default=0, help="index of the OpenCL device")
     parser.add_argument("--json", type=Path, help="write every outcome there")
+    parser.add_argument(
+        "--seconds", type=float, help="end after so long, with what is done by then"
+    )
+    parser.add_argument("--after", type=Path, action="append", default=[], help="leave these out")
     return parser.parse_args()
 
 
 def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
     """Run every operator asked for; a crash or a hang costs that operator alone."""
-    patterns = arguments.only.split(",")
-    asked = [
-        (name, str(dtype).removeprefix("torch."))
-        for name, info in cases.operators().items()
-        if any(fnmatchcase(name, pattern) for pattern in patterns)
-        for dtype in cases.dtypes(info)
-    ]
-    done = []
+    done, asked = list[cases.Outcome](), _asked(arguments.only.split(","), arguments.after)
     spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
     with ProcessPool(max_workers=arguments.jobs, context=spawn) as pool:
         futures = {
@@ -58,14 +57,32 @@ def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
             ): one
             for one in asked
         }
-        finished: Any = as_completed(futures)  # futures of the pool's own class
-        for future in track(finished, "operators", total=len(futures)):
-            try:
-                done.append(future.result())
-            except Exception as error:  # also of the CPU's own run, or of a process that died
-                failure = f"the run ended: {type(error).__name__} {error}".splitlines()[0]
-                done.append(cases.Outcome(*futures[future], samples=1, failures=[failure]))
+        # futures of the pool's own class
+        finished: Any = as_completed(futures, timeout=arguments.seconds)
+        try:
+            for future in track(finished, "operators", total=len(futures)):
+                try:
+                    done.append(future.result())
+                except Exception as error:  # also of the CPU's own run, or of a process that died
+                    failure = f"the run ended: {type(error).__name__} {error}".splitlines()[0]
+                    done.append(cases.Outcome(*futures[future], samples=1, failures=[failure]))
+        except TimeoutError:
+            print(f"{len(asked) - len(done)} of {len(asked)} did not end in time, or did not begin")
+            pool.stop()
     return sorted(done, key=lambda one: (one.name, one.dtype))
+
+
+def _asked(patterns: list[str], after: list[Path]) -> list[tuple[str, str]]:
+    """Return names and dtypes that match, without those of earlier parts."""
+    parts = (json.loads(path.read_text()) for path in after)
+    known = {(one["name"], one["dtype"]) for part in parts for one in part}
+    asked = (
+        (name, str(dtype).removeprefix("torch."))
+        for name, info in cases.operators().items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+        for dtype in cases.dtypes(info)
+    )
+    return [one for one in asked if one not in known]
 
 
 def complaints(done: list[cases.Outcome], whole: bool) -> list[str]:
@@ -128,7 +145,8 @@ def main() -> None:
     if arguments.json:
         rows = [{**asdict(one), "status": status(one)} for one in done]
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    found = complaints(done, whole=arguments.only == "*" and arguments.samples is None)
+    is_part = arguments.only != "*" or arguments.seconds or arguments.after
+    found = complaints(done, whole=not is_part and arguments.samples is None)
     for line in found:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     sys.exit(1 if found else 0)
