@@ -4,7 +4,7 @@
     python -m tests.conformance --seconds 500 --json part2.json --after part1.json
 
 The second form runs a part of it where time is short: it ends after so long, and leaves out what
-an earlier part has. It judges against the lists beside it, in both directions; pytest runs a sample.
+an earlier part has. It judges against the lists beside it, in both directions; CI runs a sample.
 """
 
 from __future__ import annotations
