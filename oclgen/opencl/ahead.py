@@ -46,14 +46,18 @@ def processes(limits: Limits) -> int:
     """Return how many processes build for a device, beside this one.
 
     `OCLGEN_BUILDERS` says it; without it there is one for each core but this process's, and no
-    more than a GPU's memory has room for.
+    more than a GPU's memory has room for. Processes of one training share the machine's cores:
+    torchrun says how many there are (`LOCAL_WORLD_SIZE`).
     """
     with suppress(KeyError, ValueError):
         return max(int(os.environ[PROCESSES_VARIABLE]), 0)
     room = MOST_PROCESSES
     if limits.kind != "cpu":
         room = min(room, limits.global_bytes // (SHARE * CONTEXT_BYTES))
-    return max(min(system.cores() - 1, room), 1)
+    cores = system.cores()
+    with suppress(KeyError, ValueError):
+        cores //= max(int(os.environ["LOCAL_WORLD_SIZE"]), 1)
+    return max(min(cores - 1, room), 1)
 
 
 class Asked(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 from collections import Counter
 from concurrent.futures import as_completed
@@ -25,6 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from oclgen.measuring.child import PROCESSES_VARIABLE
 from tests.conformance import cases, lists
 
 SECONDS = 600
@@ -49,6 +51,7 @@ def options() -> argparse.Namespace:
 def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
     """Run every operator asked for; a crash or a hang costs that operator alone."""
     done, asked = list[cases.Outcome](), _asked(arguments.only.split(","), arguments.after)
+    os.environ.setdefault(PROCESSES_VARIABLE, "0")  # of each job: they have the cores already
     spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
     with ProcessPool(max_workers=arguments.jobs, context=spawn) as pool:
         futures = {

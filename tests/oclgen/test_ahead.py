@@ -282,6 +282,9 @@ def test_the_number_of_processes_is_of_cores_memory_and_the_setting(
     assert processes(Limits(kind="gpu", global_bytes=140 * gib)) == 15
     assert processes(Limits(kind="gpu", global_bytes=8 * gib)) == 2
     assert processes(Limits(kind="gpu", global_bytes=gib)) == 1
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert processes(Limits(kind="gpu", global_bytes=140 * gib)) == 3
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3}, raising=False)
     assert processes(Limits(kind="cpu", global_bytes=gib)) == 1
     for text, count in (("5", 5), ("0", 0), ("-1", 0), ("many", 1)):
