@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ MASKS = {
     "where": ("condition", (torch.bool, torch.uint8)),
 }
 """Which operand of an operator is a mask, and the dtypes that torch takes for it."""
+OF_INTEGERS = ("bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm")
+"""Pointwise operators that take no bools."""
 BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
@@ -141,13 +143,16 @@ def check_unshared(inputs: Iterable[Tensor], out: Tensor) -> None:
             )
 
 
-def check_bools(name: str, inputs: Iterable[Tensor]) -> None:
-    """Refuse `-` of bools.
+def check_bools(name: str, inputs: Collection[Tensor]) -> None:
+    """Refuse `-` of bools, and what is of integers alone.
 
     Raises:
-        RuntimeError: it was asked for; the text is torch's.
+        RuntimeError: `-` was asked for; the text is torch's.
+        NotImplementedError: a shift or divisor of bools was asked for.
     """
     bools = sum(tensor.dtype is torch.bool for tensor in inputs)
+    if bools == len(inputs) > 0 and name in OF_INTEGERS:
+        raise NotImplementedError(f"{name} is not implemented for bools; use integers.")
     if name in ("sub", "rsub") and bools == 2:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "

@@ -61,7 +61,7 @@ UNARY = {
         integer="self",
     ),
     "frac": Op("self - trunc(self)"),
-    "bitwise_not": Op("~self", integer="~self", boolean="self ^ (T)(1)"),
+    "bitwise_not": Op("", integer="~self", boolean="self ^ (T)(1)"),
     "sqrt": Op("sqrt(self)", FLOAT),
     "rsqrt": Op("rsqrt(self)", FLOAT),
     "reciprocal": Op("(T)(1) / self", FLOAT),

@@ -298,6 +298,13 @@ def test_outputs_are_resized_and_views_written(device: Any) -> None:
     assert board.sum().item() == 51
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.float16])
+def test_results_are_those_of_the_inputs_dtype_in_a_wider_output(device: Any, dtype: Any) -> None:
+    x = torch.tensor([100, 0, 1]).to(dtype)
+    agree(device, lambda x: torch.add(x, x, out=torch.empty(3, device=x.device)), x)
+    agree(device, lambda x: torch.mul(x, x, out=torch.empty(3, device=x.device)), x)
+
+
 def test_impossible_calls_say_what_is_wrong(device: Any) -> None:
     x = torch.ones(3, device=place(device))
     with pytest.raises(RuntimeError, match="same device"):
@@ -316,6 +323,9 @@ def test_impossible_calls_say_what_is_wrong(device: Any) -> None:
     for refused in (lambda: mask - mask, lambda: 1 - mask, lambda: -mask):
         with pytest.raises(RuntimeError, match=r"`-` operator.* is not supported"):
             refused()
+    for of_integers in (lambda: x.bitwise_not(), lambda: mask << mask, lambda: mask.gcd(mask)):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            of_integers()
 
 
 def test_an_output_may_be_an_input_but_not_overlap_one(device: Any) -> None:

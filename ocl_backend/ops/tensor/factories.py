@@ -76,6 +76,10 @@ def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tens
     )
 
 
+POW_ULP = 16
+"""Error of `pow` at most (OpenCL C 3.0, 7.4): 3 to the 1 may be less than 3, and become 2."""
+
+
 def logspace_out(
     start: Number, end: Number, steps: int, base: float = 10.0, *, out: Tensor
 ) -> Tensor:
@@ -89,7 +93,12 @@ def logspace_out(
         doubles = "cl_khr_fp64" in limits.extensions
         dtype = torch.float64 if doubles else torch.float32
     exponents = torch.empty(steps, dtype=dtype, device=out.device)
-    return out.copy_(torch.pow(base, linspace_out(start, end, steps, out=exponents)).view_as(out))
+    powers = torch.pow(base, linspace_out(start, end, steps, out=exponents))
+    if not out.dtype.is_floating_point:
+        whole = powers.round()
+        is_whole = (powers - whole).abs() <= POW_ULP * torch.finfo(dtype).eps * whole.abs()
+        powers = torch.where(is_whole, whole, powers)
+    return out.copy_(powers.view_as(out))
 
 
 def _ramp(out: Tensor, expression: str, numbers: dict[str, Number]) -> Tensor:
