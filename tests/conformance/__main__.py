@@ -53,7 +53,10 @@ def outcomes(arguments: argparse.Namespace) -> list[cases.Outcome]:
     done, asked = list[cases.Outcome](), _asked(arguments.only.split(","), arguments.after)
     os.environ.setdefault(PROCESSES_VARIABLE, "0")  # of each job: they have the cores already
     spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
-    with ProcessPool(max_workers=arguments.jobs, context=spawn) as pool:
+    # the database is imported ahead: a job that takes its first question would import it behind a
+    # lock, for which the others wait 60 s and die
+    given: dict[str, Any] = {"context": spawn, "initializer": cases.operators}
+    with ProcessPool(max_workers=arguments.jobs, **given) as pool:
         futures = {
             pool.schedule(
                 cases.run, (*one, arguments.samples, arguments.device), timeout=SECONDS
