@@ -56,7 +56,8 @@ class LocalCrew:
         """Start the pool; its processes start when they are needed."""
         pebble = _needed("pebble", "workers")
         spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
-        self._pool = pebble.ProcessPool(max_workers=self.workers, context=spawn)
+        # pebble lets one process at a time receive: what it imports for that, all would wait for
+        self._pool = pebble.ProcessPool(self.workers, context=spawn, initializer=orders.begin)
         self._devices = kinds_here() if self.kinds is None else self.kinds
         return self
 
