@@ -268,16 +268,17 @@ ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
 
 HELPERS = {
     "quotient": """\
-// C leaves x / 0 and MIN / -1 undefined, and a CPU traps on them
+// C leaves x / 0 and MIN / -1 undefined, and a CPU traps on them. -1 is no T: as one it is 255 in
+// a uchar, which is no -1
 T quotient(const T a, const T b)
 {
-    return b == 0 ? (T)0 : b == (T)-1 ? (T)-a : (T)(a / b);
+    return b == 0 ? (T)0 : b == -1 ? (T)-a : (T)(a / b);
 }
 """,
     "floored": """\
 T floored(const T a, const T b)
 {
-    if (b == 0 || b == (T)-1)
+    if (b == 0 || b == -1)
         return b == 0 ? (T)0 : (T)-a;
     const T q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -288,7 +289,7 @@ T floored(const T a, const T b)
 T power(const T base, const T exponent)
 {
     if (exponent < 0)
-        return base == 1 ? 1 : base == (T)-1 ? (exponent % 2 ? -1 : 1) : 0;
+        return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
     T result = 1, square = base;
     for (T rest = exponent; rest > 0; rest /= 2, square *= square)
         if (rest % 2)

@@ -228,6 +228,12 @@ def test_an_integer_division_by_zero_does_not_end_the_process(device: Any) -> No
     assert infinite[0].item() == float("inf")
 
 
+def test_bytes_are_divided_by_255(device: Any) -> None:
+    x, y = torch.arange(256, dtype=torch.uint8), torch.tensor([255, 254, 1], dtype=torch.uint8)
+    divided = torch.floor_divide, torch.remainder, torch.fmod, torch.gcd, torch.lcm
+    agree(device, lambda x, y: [function(x[:, None], y) for function in divided], x, y)
+
+
 @pytest.mark.parametrize("name", ["neg", "abs", "maximum", "minimum", "clamp", "sign", "relu"])
 def test_not_a_number_stays(device: Any, name: str) -> None:
     x = torch.tensor([float("nan"), 1.0, -2.0, float("inf")])
