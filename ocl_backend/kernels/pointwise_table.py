@@ -149,7 +149,7 @@ BINARY = {
         FLOAT,
     ),
     "xlogy": Op("other != other ? other : self == (T)(0) ? (T)(0) : self * log(other)", FLOAT),
-    "heaviside": Op("self == (T)(0) ? values : self < (T)(0) ? (T)(0) : (T)(1)"),
+    "heaviside": Op("self == (T)(0) ? values : self > (T)(0) ? (T)(1) : (T)(0)"),
     "maximum": Op("self > other || self != self ? self : other"),
     "minimum": Op("self < other || self != self ? self : other"),
     "fmax": Op("fmax(self, other)", integer="self > other ? self : other"),
@@ -176,9 +176,12 @@ BINARY = {
 BINARY["floor_divide"] = BINARY["div:floor"]
 
 TERNARY = {
-    "clamp": Op("const T raised = self < min ? min : self; raised > max ? max : raised"),
-    "clamp_min": Op("self < min ? min : self"),
-    "clamp_max": Op("self > max ? max : self"),
+    "clamp": Op(
+        "const T raised = self >= min || self != self ? self : min;"
+        " raised <= max || raised != raised ? raised : max"
+    ),
+    "clamp_min": Op("self >= min || self != self ? self : min"),
+    "clamp_max": Op("self <= max || self != self ? self : max"),
     "where": Op("condition != (T)(0) ? self : other"),
     "fill": Op("value"),
     "zero": Op("(T)(0)"),

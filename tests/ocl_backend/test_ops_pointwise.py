@@ -234,6 +234,14 @@ def test_bytes_are_divided_by_255(device: Any) -> None:
     agree(device, lambda x, y: [function(x[:, None], y) for function in divided], x, y)
 
 
+def test_bounds_that_are_no_numbers_leave_none(device: Any) -> None:
+    x = torch.tensor([float("nan"), 1.0, -2.0, float("inf")])
+    low = torch.tensor([0.0, float("nan"), -1.0, float("nan")])
+    agree(device, lambda x, low: (x.clamp(low, low + 1), x.clamp(max=low), x.clamp(low)), x, low)
+    agree(device, lambda x: (x.clamp(float("nan"), 1), x.clamp(max=float("nan"))), x)
+    agree(device, torch.heaviside, x, low)
+
+
 @pytest.mark.parametrize("name", ["neg", "abs", "maximum", "minimum", "clamp", "sign", "relu"])
 def test_not_a_number_stays(device: Any, name: str) -> None:
     x = torch.tensor([float("nan"), 1.0, -2.0, float("inf")])
