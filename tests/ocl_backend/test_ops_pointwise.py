@@ -228,6 +228,15 @@ def test_an_integer_division_by_zero_does_not_end_the_process(device: Any) -> No
     assert infinite[0].item() == float("inf")
 
 
+@pytest.mark.parametrize("out", [torch.float32, torch.int64, torch.uint8], ids=str)
+def test_added_bools_are_bools_in_any_output(device: Any, out: Any) -> None:
+    def added(x: Tensor) -> tuple[Tensor, Tensor]:
+        given = torch.empty(2, 2, dtype=out, device=x.device)
+        return torch.add(x, x, out=given[0]), torch.eq(x, x, out=given[1])
+
+    agree(device, added, torch.tensor([True, False]))
+
+
 def test_bytes_are_divided_by_255(device: Any) -> None:
     x, y = torch.arange(256, dtype=torch.uint8), torch.tensor([255, 254, 1], dtype=torch.uint8)
     divided = torch.floor_divide, torch.remainder, torch.fmod, torch.gcd, torch.lcm

@@ -220,12 +220,14 @@ def _made_before(call: Call, bound: Bound) -> Tensor | None:
     """Return what a result is written to before an output of another dtype; None: to that output.
 
     Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored.
+    Bools that are added are 2 before. A truth value is 0 or 1 at once.
     """
     if not call.output or call.in_place:
         return None
     out: Tensor = bound[call.output]
-    _, result = _dtypes(ROWS[_row(call, bound)], call, bound)
-    if out.dtype is result or result is torch.bool or result.itemsize > 2:
+    op = ROWS[_row(call, bound)]
+    _, result = _dtypes(op, call, bound)
+    if out.dtype is result or op.rule is Promotion.BOOL or result.itemsize > 2:
         return None
     check_cast(result, out.dtype)
     return torch.empty_like(out, dtype=result)
