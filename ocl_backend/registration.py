@@ -10,7 +10,7 @@ from functools import cache
 import torch  # noqa: F401 (first: its import asks for `ocl_autoload.load`)
 
 import ocl_autoload
-from ocl_backend import backends, compilation, data_parallel, notices, sharing, tied
+from ocl_backend import backends, compilation, data_parallel, notices, parameters, sharing
 from ocl_backend.dispatch import fallback_policy
 
 
@@ -28,7 +28,7 @@ def register() -> None:
     is_known = ocl_autoload.announce_known()
     ocl_autoload.is_imported = True
     fallback_policy.configure()
-    tied.register()
+    parameters.register()
     sharing.register()
     data_parallel.register()
     compilation.register()

@@ -35,6 +35,7 @@ def dtype_name(dtype: torch.dtype) -> str:
     names: dict[torch.dtype, str] = {torch.float32: "Float", torch.float64: "Double"}
     names |= {torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char"}
     names |= {torch.uint8: "Byte", torch.bool: "Bool", torch.float16: "Half"}
+    names |= {torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble"}
     return names.get(dtype, str(dtype).removeprefix("torch."))
 
 

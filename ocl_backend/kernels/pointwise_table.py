@@ -149,7 +149,7 @@ BINARY = {
         FLOAT,
     ),
     "xlogy": Op("other != other ? other : self == (T)(0) ? (T)(0) : self * log(other)", FLOAT),
-    "heaviside": Op("self == (T)(0) ? values : self < (T)(0) ? (T)(0) : (T)(1)"),
+    "heaviside": Op("self == (T)(0) ? values : self > (T)(0) ? (T)(1) : (T)(0)"),
     "maximum": Op("self > other || self != self ? self : other"),
     "minimum": Op("self < other || self != self ? self : other"),
     "fmax": Op("fmax(self, other)", integer="self > other ? self : other"),
@@ -176,9 +176,12 @@ BINARY = {
 BINARY["floor_divide"] = BINARY["div:floor"]
 
 TERNARY = {
-    "clamp": Op("const T raised = self < min ? min : self; raised > max ? max : raised"),
-    "clamp_min": Op("self < min ? min : self"),
-    "clamp_max": Op("self > max ? max : self"),
+    "clamp": Op(
+        "const T raised = self >= min || self != self ? self : min;"
+        " raised <= max || raised != raised ? raised : max"
+    ),
+    "clamp_min": Op("self >= min || self != self ? self : min"),
+    "clamp_max": Op("self <= max || self != self ? self : max"),
     "where": Op("condition != (T)(0) ? self : other"),
     "fill": Op("value"),
     "zero": Op("(T)(0)"),
@@ -268,16 +271,17 @@ ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
 
 HELPERS = {
     "quotient": """\
-// C leaves x / 0 and MIN / -1 undefined, and a CPU traps on them
+// C leaves x / 0 and MIN / -1 undefined, and a CPU traps on them. -1 is no T: as one it is 255 in
+// a uchar, which is no -1
 T quotient(const T a, const T b)
 {
-    return b == 0 ? (T)0 : b == (T)-1 ? (T)-a : (T)(a / b);
+    return b == 0 ? (T)0 : b == -1 ? (T)-a : (T)(a / b);
 }
 """,
     "floored": """\
 T floored(const T a, const T b)
 {
-    if (b == 0 || b == (T)-1)
+    if (b == 0 || b == -1)
         return b == 0 ? (T)0 : (T)-a;
     const T q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -288,7 +292,7 @@ T floored(const T a, const T b)
 T power(const T base, const T exponent)
 {
     if (exponent < 0)
-        return base == 1 ? 1 : base == (T)-1 ? (exponent % 2 ? -1 : 1) : 0;
+        return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
     T result = 1, square = base;
     for (T rest = exponent; rest > 0; rest /= 2, square *= square)
         if (rest % 2)

@@ -289,7 +289,7 @@ GCD = """\
 T gcd(T a, T b)
 {
     while (b != 0) {
-        const T rest = b == (T)-1 ? 0 : a % b;
+        const T rest = b == -1 ? 0 : a % b;
         a = b;
         b = rest;
     }

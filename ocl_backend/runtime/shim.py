@@ -16,6 +16,7 @@ import torch
 
 import ocl_autoload
 from ocl_backend.runtime import compiling
+from oclgen.opencl import loader
 
 
 @cache
@@ -68,12 +69,15 @@ def prebuilt() -> ctypes.PyDLL | None:
 def compiled() -> ctypes.PyDLL:
     """Return the shim from the user's cache, where it is compiled to if it is not there.
 
+    If nothing can be written there, the system's temporary folder takes its place.
+
     Raises:
         ShimError: it could not be compiled or loaded.
     """
     path = cached_path()
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = loader.writable_folder(path.parent.name) / path.name
+    if not path.exists():
         with filelock.FileLock(path.with_suffix(".lock")):
             if not path.exists():
                 started = f"ocl_backend: compiling for torch {torch.__version__}, once ..."

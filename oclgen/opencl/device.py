@@ -368,12 +368,12 @@ def select(which: int | str) -> Device:
     if text.isdecimal():
         if int(text) < len(known):
             return known[int(text)]
-        raise DeviceError(f"there is no device {text}; there are {listing}")
+        raise DeviceError(f"there is no device {text}; known are {listing}")
     fits = [d for d in known if text.lower() in f"{d.name} {d.info.runtime}".lower()]
     if len(fits) == 1:
         return fits[0]
-    found = "no device" if not fits else f"{len(fits)} devices"
-    raise DeviceError(f"{found} match {text!r}; there are {listing}")
+    found = "no device matches" if not fits else f"{len(fits)} devices match"
+    raise DeviceError(f"{found} {text!r}; known are {listing}")
 
 
 def _platforms() -> list[Any]:

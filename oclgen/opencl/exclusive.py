@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
 from oclgen.limits import DeviceInfo
+from oclgen.opencl.loader import writable_folder
 
 POLL = 0.2
 """Seconds between two looks at devices that are all taken."""
@@ -46,7 +46,7 @@ def locks(devices: Sequence[D]) -> list[tuple[D, Path]]:
 
     All runtimes of a processor share one, since they share its cores.
     """
-    folder = user_cache_path("oclgen") / "devices"
+    folder = writable_folder("devices")
     seen: Counter[str] = Counter()
     found = []
     for device in devices:
@@ -82,7 +82,6 @@ def exclusive(
     waited = False
     while True:
         for device, path in candidates:
-            path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(path)
             try:
                 lock.acquire(timeout=0)

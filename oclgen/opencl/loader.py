@@ -27,6 +27,9 @@ path does not look; once loaded, the linker finds them by name."""
 FILENAMES = "OCL_ICD_FILENAMES"
 """Environment variable of the Khronos loader, which pyopencl carries on Windows."""
 
+CACHE_BYTES = 1 << 16
+"""More than what pyopencl's cache is made with."""
+
 
 def load(library: str) -> str | None:
     """Load a runtime's library, as the ICD loader will; return the linker's complaint or None."""
@@ -61,13 +64,19 @@ def offer(libraries: Sequence[str]) -> Path:
 
     The folder lies in the user's cache and is named after its content, so it is written once. On
     Windows the loader sees these beside what the registry lists.
+
+    Raises:
+        OSError: neither the user's cache nor the temporary folder can be written.
     """
     digest = hashlib.sha256("\n".join(libraries).encode()).hexdigest()[:16]
-    folder = cache_folder(f"vendors/{digest}")
-    for index, library in enumerate(libraries):
-        target = folder / f"{index:02d}-{Path(library).stem}.icd"
-        if not target.exists():
-            write_atomically(target, library + "\n")
+    name = f"vendors/{digest}"
+    folder = cache_folder(name)
+    try:
+        _list(libraries, folder)
+    except OSError:  # the disk is full, or the folder is another user's
+        folder = temporary_folder(name)
+        _list(libraries, folder)
+    _spare_cache()
     if sys.platform == "win32":
         given = os.environ.get(FILENAMES, "").split(os.pathsep)
         paths = dict.fromkeys([*libraries, *filter(None, given)])
@@ -75,6 +84,24 @@ def offer(libraries: Sequence[str]) -> Path:
     else:
         os.environ["OCL_ICD_VENDORS"] = str(folder)
     return folder
+
+
+def _list(libraries: Sequence[str], folder: Path) -> None:
+    for index, library in enumerate(libraries):
+        target = folder / f"{index:02d}-{Path(library).stem}.icd"
+        if not target.exists():
+            write_atomically(target, library + "\n")
+
+
+def _spare_cache() -> None:
+    """Let pyopencl do without its cache if that cannot be written: its import would fail."""
+    folder = platformdirs.user_cache_path("pytools", "pytools")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(CACHE_BYTES))
+    except OSError:
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 
 def claim(folder: Path) -> None:
@@ -108,6 +135,33 @@ def cache_folder(name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        folder = Path(tempfile.gettempdir()) / f"oclgen-{getpass.getuser()}" / name
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return temporary_folder(name)
+    return folder
+
+
+def writable_folder(name: str) -> Path:
+    """Return `cache_folder`, or the temporary one if there is one that cannot be written."""
+    folder = cache_folder(name)
+    return folder if os.access(folder, os.W_OK) else temporary_folder(name)
+
+
+def temporary_folder(name: str) -> Path:
+    """Return a folder of this user's in the system's temporary one.
+
+    Raises:
+        PermissionError: it is another user's, who could put libraries there.
+    """
+    folder = Path(tempfile.gettempdir())
+    if sys.platform == "win32":
+        own = folder / f"oclgen-{getpass.getuser()}"
+        own.mkdir(exist_ok=True)
+    else:  # a container may run as a user without a name
+        own = folder / f"oclgen-{os.getuid()}"
+        own.mkdir(mode=0o700, exist_ok=True)
+        if own.lstat().st_uid != os.getuid():
+            raise PermissionError(
+                f"{own} belongs to another user; set XDG_CACHE_HOME to a folder that you can write"
+            )
+    folder = own / name
+    folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.ocl_backend.cpu_twin import assert_same, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, place, refuse_alike
 
 
 def pair(device: Any, *shape: int) -> tuple[Any, Any]:
@@ -174,3 +174,21 @@ def test_a_real_operand_of_another_width_promotes_as_on_the_cpu(device: Any, nam
             for a, b in ((x, y), (y, x)):
                 ours = operator(a.to(place(device)), b.to(place(device)))
                 assert_same(ours, operator(a, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.float32], ids=str)
+def test_a_real_operand_has_no_imaginary_part(device: Any, dtype: Any) -> None:
+    x, y = torch.arange(4) * (1 + 2j), torch.tensor([1, 0, 3, 5]).to(dtype)
+    mask = torch.tensor([True, False, True, False])
+
+    def both(x: Any, y: Any, mask: Any) -> list[Any]:
+        chosen = [torch.where(mask, x, y), torch.where(mask, y, x)]
+        return [*chosen, x * y] if dtype is torch.bool else [*chosen, x * y, x - y, y - x]
+
+    agree(device, both, x, y, mask)
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_a_real_tensor_takes_no_complex_numbers(device: Any, name: str) -> None:
+    x = torch.arange(4) * (1 + 2j)
+    refuse_alike(device, lambda x: getattr(x.abs(), name)(x), x)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
-from tests.ocl_backend.cpu_twin import agree, check, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
 
 torch.manual_seed(0)
 X = torch.randn(3, 5, 6, 8)
@@ -93,6 +93,15 @@ def test_paddings_refuse_what_the_cpu_refuses(device: Any, module: Any, shape: A
         module(torch.ones(shape))
     with pytest.raises(RuntimeError, match=re.escape(str(theirs.value).splitlines()[0])):
         module(torch.ones(shape, device=place(device)))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_classes_of_any_dtype(device: Any, dtype: Any, reduction: str) -> None:
+    x, classes = torch.randn(10, 4).to(dtype), torch.arange(10) % 4
+    home = x.to(place(device)), classes.to(place(device))
+    loss = functional.cross_entropy(*home, reduction=reduction)
+    assert_same(loss, functional.cross_entropy(x, classes, reduction=reduction), tolerance=2e-2)
 
 
 def test_bytes_name_classes_too(device: Any) -> None:

@@ -181,6 +181,12 @@ def test_scans(device: Any, dim: int) -> None:
     check(device, lambda x: x.cumsum(dim), X, tolerance=1e-4)
 
 
+def test_sums_of_exponentials_keep_what_is_not_finite(device: Any) -> None:
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[-inf, -inf, 1, -inf, inf, inf], [1, nan, 2, inf, -inf, 0]])
+    agree(device, lambda x: x.logcumsumexp(1), x)
+
+
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_sorting(device: Any, dim: int, descending: bool) -> None:

@@ -228,6 +228,29 @@ def test_an_integer_division_by_zero_does_not_end_the_process(device: Any) -> No
     assert infinite[0].item() == float("inf")
 
 
+@pytest.mark.parametrize("out", [torch.float32, torch.int64, torch.uint8], ids=str)
+def test_added_bools_are_bools_in_any_output(device: Any, out: Any) -> None:
+    def added(x: Tensor) -> tuple[Tensor, Tensor]:
+        given = torch.empty(2, 2, dtype=out, device=x.device)
+        return torch.add(x, x, out=given[0]), torch.eq(x, x, out=given[1])
+
+    agree(device, added, torch.tensor([True, False]))
+
+
+def test_bytes_are_divided_by_255(device: Any) -> None:
+    x, y = torch.arange(256, dtype=torch.uint8), torch.tensor([255, 254, 1], dtype=torch.uint8)
+    divided = torch.floor_divide, torch.remainder, torch.fmod, torch.gcd, torch.lcm
+    agree(device, lambda x, y: [function(x[:, None], y) for function in divided], x, y)
+
+
+def test_bounds_that_are_no_numbers_leave_none(device: Any) -> None:
+    x = torch.tensor([float("nan"), 1.0, -2.0, float("inf")])
+    low = torch.tensor([0.0, float("nan"), -1.0, float("nan")])
+    agree(device, lambda x, low: (x.clamp(low, low + 1), x.clamp(max=low), x.clamp(low)), x, low)
+    agree(device, lambda x: (x.clamp(float("nan"), 1), x.clamp(max=float("nan"))), x)
+    agree(device, torch.heaviside, x, low)
+
+
 @pytest.mark.parametrize("name", ["neg", "abs", "maximum", "minimum", "clamp", "sign", "relu"])
 def test_not_a_number_stays(device: Any, name: str) -> None:
     x = torch.tensor([float("nan"), 1.0, -2.0, float("inf")])

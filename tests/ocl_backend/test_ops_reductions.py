@@ -14,7 +14,7 @@ from torch import Tensor
 from ocl_backend.kernels import softmax_rows
 from ocl_backend.kernels.softmax_rows import Shares
 from oclgen.limits import Limits
-from tests.ocl_backend.cpu_twin import agree, check, place
+from tests.ocl_backend.cpu_twin import agree, check, place, refuse_alike
 
 INPUTS: dict[str, Any] = {
     "three dimensions": lambda: torch.randn(5, 7, 33),
@@ -69,6 +69,22 @@ def test_narrow_floats_are_summed_in_float32(device: Any, dtype: Any) -> None:
     agree(device, lambda x: (x.sum(1), x.mean(0), x.std(1), *x.max(1)), x, tolerance=4 * eps)
     ones = torch.ones(5000, dtype=dtype)
     agree(device, lambda x: x.sum(dtype=torch.float32), ones)
+    large = 8 * torch.ones(3, 7, dtype=dtype)  # their sixth powers are no halves
+    agree(device, lambda x: [x.norm(p, 1) for p in (-2, 0.5, 3, 6)], large, tolerance=4 * eps)
+
+
+def test_a_negative_norm_of_nothing_is_refused(device: Any) -> None:
+    refuse_alike(device, lambda x: torch.linalg.vector_norm(x, -1, 1), torch.empty(3, 0))
+    agree(device, lambda x: torch.linalg.vector_norm(x, -1, 1), torch.empty(0, 3))
+
+
+@pytest.mark.parametrize("out", [torch.bool, torch.uint8], ids=str)
+def test_the_truth_of_bytes_has_outputs_of_bool(device: Any, out: Any) -> None:
+    def written(x: Tensor) -> tuple[Tensor, Tensor]:
+        given = torch.empty(2, 2, dtype=out, device=x.device)
+        return torch.all(x, 1, out=given[0]), torch.any(x, 1, out=given[1])
+
+    agree(device, written, torch.tensor([[0, 2, 3], [1, 255, 1]], dtype=torch.uint8))
 
 
 def test_a_long_sum_keeps_its_precision(device: Any) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_second_import_compiles_nothing() -> None:
     )
     assert "compiling" not in done.stderr
     assert first.stat().st_mtime_ns == before
+
+
+def test_it_is_compiled_elsewhere_where_home_is_read_only(
+    changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (changed / "runtime/opencl.cpp").write_text("// changed\n")
+    made: list[Path] = []
+    monkeypatch.setattr(compiling, "compile_shim", lambda path, _: made.append(path))
+    with pytest.raises(compiling.ShimError, match="cannot load"):
+        shim.compiled()
+    assert tmp_path in made[0].parents and made[0].name == shim.cached_path().name
 
 
 def test_the_cache_key_follows_sources_and_torch(

@@ -115,9 +115,8 @@ def test_one_process_measures_every_problem_and_ends_with_the_tuning(device: Any
 def test_a_duration_counts_waiting_and_is_kept(
     device: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(exclusive, "user_cache_path", lambda _: tmp_path)
+    monkeypatch.setattr(exclusive, "writable_folder", lambda _: tmp_path)
     ((_, lock),) = (one for one in exclusive.locks(devices()) if one[0] is device)
-    lock.parent.mkdir(parents=True)
     tunable.set_max_tuning_duration(300)
     tunable.enable()
     with FileLock(lock, is_singleton=False), pytest.warns(UserWarning) as said:

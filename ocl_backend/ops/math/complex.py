@@ -247,19 +247,29 @@ def _made(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Tensor:
     return torch.complex(real.to(dtype).expand(shape), imaginary.to(dtype).expand(shape))
 
 
+def _as_float(operand: Any, dtype: torch.dtype) -> Any:
+    """Return integers as real parts of numbers of `dtype`: bytes have no negatives."""
+    if not isinstance(operand, Tensor) or operand.is_complex() or operand.is_floating_point():
+        return operand
+    return operand.to(dtype.to_real())
+
+
 def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """Return an operator's functional, in-place and out forms, of the overload `label`."""
     dot = f".{label}" if label else ""
 
     def make(*args: Any, **kwargs: Any) -> Tensor:
-        made = _made(function, *args, **kwargs)
         operands = args[:2]
         if len(operands) < 2 or isinstance(operands[1], str):
-            return made
-        return made.to(torch.result_type(*operands))  # one without dimensions widens none with
+            return _made(function, *args, **kwargs)
+        dtype = torch.result_type(*operands)  # one without dimensions widens none with
+        floats = (_as_float(operand, dtype) for operand in operands)
+        return _made(function, *floats, *args[2:], **kwargs).to(dtype)
 
     def in_place(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return x.copy_(make(x, *args, **kwargs))
+        made = make(x, *args, **kwargs)
+        check_cast(made.dtype, x.dtype)
+        return x.copy_(made)
 
     # of real operands, which a complex output may have, the real kernel makes the result
     functional = getattr(getattr(torch.ops.aten, name), label or "default")

@@ -19,7 +19,7 @@ from ocl_backend.ops.math import complex as arithmetic
 from ocl_backend.ops.math.complex import Number, halves
 
 ALIKE = ("gather", "index_select", "index.Tensor", "flip", "roll", "tril", "triu", "scatter.src",
-         "scatter_add", "where.self", "select_backward", "slice_backward")  # fmt: skip
+         "scatter_add", "select_backward", "slice_backward")  # fmt: skip
 """Operators whose floating operands have parts; their other operands choose items of these."""
 IN_PLACE = ("_index_put_impl_", "masked_fill_.Scalar", "masked_fill_.Tensor", "scatter_.src",
             "scatter_add_", "index_add_", "index_copy_", "masked_scatter_")  # fmt: skip
@@ -48,6 +48,13 @@ def _alike(operator: str) -> Callable[..., Tensor]:
         return torch.complex(real, imaginary)
 
     return run
+
+
+def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return numbers of a or b; those of real tensors have no imaginary part."""
+    dtype = torch.result_type(a, b)
+    chosen: Tensor = _alike("where.self")(condition, a.to(dtype), b.to(dtype))
+    return chosen
 
 
 def _in_place(operator: str) -> Callable[..., Tensor]:
@@ -147,6 +154,7 @@ RESCUES: dict[str, Callable[..., Any]] = {
     **{operator: _alike(operator) for operator in ALIKE},
     **{operator: _in_place(operator) for operator in IN_PLACE},
     "cat": cat,
+    "where.self": where,
     "cumsum": cumsum,
     "addmm": affine(torch.mm),
     "baddbmm": affine(torch.bmm),

@@ -220,6 +220,7 @@ def _made_before(call: Call, bound: Bound) -> Tensor | None:
     """Return what a result is written to before an output of another dtype; None: to that output.
 
     Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored.
+    Bools that are added are 2 before. A truth value is 0 or 1 at once.
     """
     if not call.output or call.in_place:
         return None

@@ -188,6 +188,11 @@ def _truth(reduction: Reduction, x: Tensor, dims: Dims, keepdim: bool) -> Tensor
     return reduce(reduction, x, dims, keepdim, dtype, x.dtype)
 
 
+def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of `any_` or `all_`: bytes have outputs of bool, too."""
+    return into(lambda *args, **kwargs: function(*args, **kwargs).bool())
+
+
 def count_nonzero(x: Tensor, dims: Dims = None) -> Tensor:
     """Return how many items are not zero, as int64."""
     return sum_(x != 0, dims)
@@ -298,9 +303,17 @@ def vector_norm(
         return _extreme(x.abs(), dims, keepdim, order == inf)
     if order == 0:
         return sum_(x != 0, dims, keepdim, dtype=wanted)
+    if order < 0 and not all(x.shape[dim] for dim in dims_of(dims, x.dim())):
+        raise RuntimeError(f"the {order}-norm of no items does not exist: shape {tuple(x.shape)}")
     if order in (1, 2):
         return reduce(NORM_1 if order == 1 else NORM_2, x, dims, keepdim, wanted)
-    return reduce(SUM, x.abs().pow(order), dims, keepdim, wanted).pow(1 / order)
+    return reduce(_norm_of(order), x, dims, keepdim, wanted)
+
+
+def _norm_of(order: Number) -> Reduction:
+    """Return the norm of an order; powers are added in float, where those of a half are inf."""
+    power, root = (f"pow({{}}, (T)({float(value)!r}))" for value in (order, 1 / order))
+    return Reduction("norm_p", "a + b", "0", power.format("fabs(x)"), root.format("acc"))
 
 
 def norm(
@@ -328,15 +341,15 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "any": any_,
     "any.dim": any_,
     "any.dims": any_,
-    "any.out": into(any_),
-    "any.dims_out": into(any_),
-    "any.all_out": into(any_),
+    "any.out": _written(any_),
+    "any.dims_out": _written(any_),
+    "any.all_out": _written(any_),
     "all": all_,
     "all.dim": all_,
     "all.dims": all_,
-    "all.out": into(all_),
-    "all.dims_out": into(all_),
-    "all.all_out": into(all_),
+    "all.out": _written(all_),
+    "all.dims_out": _written(all_),
+    "all.all_out": _written(all_),
     "count_nonzero.dim_IntList": count_nonzero,
     "amax": amax,
     "amax.out": into(amax),

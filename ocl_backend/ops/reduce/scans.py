@@ -22,7 +22,8 @@ from oclgen.opencl.device import devices
 COMBINE = {
     "cumsum": "a + b",
     "cumprod": "a * b",
-    "logcumsumexp": "a == -INFINITY ? b : fmax(a, b) + log1p(exp(fmin(a, b) - fmax(a, b)))",
+    "logcumsumexp": "a != a || b != b ? a + b : a == b && isinf(a) ? a"
+    " : fmax(a, b) + log1p(exp(fmin(a, b) - fmax(a, b)))",
 }
 NEUTRAL = {"cumsum": "0", "cumprod": "1", "logcumsumexp": "-INFINITY"}
 

@@ -82,7 +82,7 @@ void nll_loss_${direction}(
     }
     ${dtype.store("loss", "i", "value")}
     if (i == 0) {
-        ${dtype.store("total_weight", "0", "0")}
+        ${dtype.store("total_weight", "0", f"({real})0")}
     }
 % else:
     __local ${real} sums[${local_items}], weights[${local_items}];
