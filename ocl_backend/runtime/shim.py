@@ -16,7 +16,6 @@ import torch
 
 import ocl_autoload
 from ocl_backend.runtime import compiling
-from oclgen.opencl import loader
 
 
 @cache
@@ -76,6 +75,8 @@ def compiled() -> ctypes.PyDLL:
     """
     path = cached_path()
     if not path.exists():
+        from oclgen.opencl import loader  # a shim that is there needs nothing of it
+
         path = loader.writable_folder(path.parent.name) / path.name
     if not path.exists():
         with filelock.FileLock(path.with_suffix(".lock")):
