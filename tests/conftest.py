@@ -42,7 +42,10 @@ QUICK = {
     "benchmarks/test_bench_results.py",
 }
 """Files of `-m quick`: each package's text, rules and a few kernels, for every commit."""
-FIRST = ("cli/test_crews.py", "oclgen/test_oclgrind.py", "ocl_backend/test_csrc.py")
+FIRST = (
+    "cli/test_crews.py", "ocl_backend/test_distributed.py", "oclgen/test_oclgrind.py",
+    "ocl_backend/test_csrc.py",
+)  # fmt: skip
 """Files whose processes take up to 2 GB, or a test half a minute. They begin while the workers of a
 run are small, which grow with every program that they load, and no worker ends with one alone."""
 LIBRARIES = home.ROOT / "tests" / "libraries"

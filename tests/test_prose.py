@@ -6,7 +6,6 @@ A pattern enters `IDIOMS` with what to write instead. `IN_KERNELS` shrinks and n
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import subprocess
@@ -86,13 +85,13 @@ def prose_of(path: Path) -> str:
 
 
 def _of_python(text: str) -> str:
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    kept = ["\n" * (t.start[0] - 1) + t.string for t in tokens if t.type == tokenize.COMMENT]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            shown = ast.get_source_segment(text, node.value)
-            if isinstance(node.value.value, str) and shown:
-                kept.append("\n" * (node.lineno - 1) + shown)
+    """Return comments, and strings that are statements: with these a logical line begins."""
+    kept, begins = [], True
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and begins):
+            kept.append("\n" * (token.start[0] - 1) + token.string)
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
     return _merged(kept, text.count("\n") + 1)
 
 

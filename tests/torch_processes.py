@@ -9,6 +9,7 @@ import, start processes by themselves.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -115,7 +116,10 @@ def _become(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    gc.disable()  # to walk what torch's import made takes each program time, and memory of its own
     import torch  # noqa: F401
 
+    gc.freeze()
+    gc.enable()
     if (asked := _fork()) is not None:
         exec(compile(asked["program"], "<string>", "exec"), _become(asked))

@@ -180,11 +180,14 @@ def test_interrupting_keeps_what_is_done(
         text=True,
         env=dict(os.environ),
     )
-    deadline = time.monotonic() + 120
-    while ": 1 winners" not in run("db", "stats").output and time.monotonic() < deadline:
-        time.sleep(0.2)
-    tuning.send_signal(number)
-    output, _ = tuning.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 120
+        while ": 1 winners" not in run("db", "stats").output and time.monotonic() < deadline:
+            time.sleep(0.2)
+        tuning.send_signal(number)
+        output, _ = tuning.communicate(timeout=60)
+    finally:
+        tuning.kill()  # it would tune beside all tests to come
     assert tuning.returncode == code, output
     assert "interrupted" in output
     assert "GFLOP/s count" in output  # the table

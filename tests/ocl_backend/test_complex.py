@@ -161,7 +161,7 @@ def test_random_numbers_are_those_of_their_parts(device: Any) -> None:
     torch.testing.assert_close(torch.view_as_real(numbers).flatten(), parts * 0.5**0.5)
 
 
-@pytest.mark.sampled(2)  # each builds 45 programs, and all promote by one function
+@pytest.mark.sampled(4)  # each builds 45 programs, and all promote by one function
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
 def test_a_real_operand_of_another_width_promotes_as_on_the_cpu(device: Any, name: str) -> None:
     operator = getattr(torch, name)

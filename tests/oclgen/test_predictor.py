@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import cache
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.choice.cases import cases_of
+from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.evaluate import TABLES, mean_quality
 from oclgen.families.gemm import gemm_mma
 from oclgen.limits import Limits
@@ -96,9 +97,15 @@ def test_the_product_of_a_convolution_is_its_implicit_gemm() -> None:
     assert 2 * m * n * k * batch == layer.flops
 
 
+@cache
+def of_tables() -> list[Case]:
+    """Return the cases of all tables: each variant is planned for it, which takes two seconds."""
+    return [case for path in TABLES for case in cases_of(path)]
+
+
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_the_shipped_model_is_of_the_tables(kind: str) -> None:
-    cases = [case for path in TABLES for case in cases_of(path) if case.kind == kind]
+    cases = [case for case in of_tables() if case.kind == kind]
     model = shipped(kind)
     assert cases
     assert model is not None
