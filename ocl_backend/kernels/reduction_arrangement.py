@@ -14,6 +14,10 @@ from oclgen.plan import WARP, ceil_div, round_up
 CPU_PIECE, GPU_PIECE = 4096, 8192
 """Items worth a work-item of their own on a CPU, a work-group on a GPU."""
 
+CHAIN = 1024
+"""Items that are added one behind the other, at most: each addition rounds, so pieces of millions
+would lose digits. Sums of pieces are added in the end."""
+
 WIDE, STRIP = 1024, 64
 """Columns from which on a CPU reduces strips of rows, and the rows of a strip."""
 
@@ -121,6 +125,8 @@ def _on_cpu(
         # few rows at a time: a column of a wide matrix touches a new page with every item
         pieces = max(pieces, terms // STRIP)
         per_item = max(1, CPU_PIECE // (STRIP * width))
+    if not whole:
+        pieces = max(pieces, terms * at_once // (CHAIN * width))
     row_spans, item_spans = _spans(reduced, pieces)
     return Arrangement(
         kept, reduced, columns, width, outputs_per_item=per_item, row_spans=row_spans,
@@ -147,6 +153,8 @@ def _on_gpu(
         across = min(lanes, _across(ceil_div(reduced.inner, width)))
     room = limits.compute_units * GROUPS_PER_UNIT // max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
+    if not whole:
+        pieces = max(pieces, terms // (CHAIN * lanes * (1 if columns else width)))
     row_spans, item_spans = _spans(reduced, pieces)
     return Arrangement(
         kept, reduced, columns, width, lanes, across, group,

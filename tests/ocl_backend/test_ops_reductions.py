@@ -292,3 +292,17 @@ def test_outputs_are_written(device: Any) -> None:
     out = torch.empty(0, device=place(device))
     torch.sum(x.to(place(device)), 1, out=out)
     torch.testing.assert_close(out.cpu(), x.sum(1))
+
+
+@pytest.mark.parametrize("lies", ["in a row", "in columns", "apart"])
+def test_millions_of_items_round_no_more_than_thousands(device: Any, lies: str) -> None:
+    shape, dims = {"in a row": ((4_000_000,), 0), "in columns": ((1_000_000, 4), 0)}.get(
+        lies, ((2, 2_000_000), 1)
+    )
+    x = 1 + 0.01 * torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    if lies == "apart":
+        x = x[:, ::2]
+    there, exact = x.to(place(device)), x.double()
+    for reduced in (torch.sum, torch.mean, torch.var):
+        off = reduced(there, dims).cpu().double() / reduced(exact, dims) - 1
+        assert off.abs().max() < 1e-5
