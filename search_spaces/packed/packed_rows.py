@@ -25,4 +25,6 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         "unroll": (1, 2, 4, 8),
         # one stream of addresses that rise is what processors load ahead
         "loop_n": up_to(problem.n, 1, 4, 16, 64) if on_cpu else (1,),
+        # GPUs have other work-items that run while one waits
+        "ahead": (0, 1024, 4096, 8192) if on_cpu else (0,),
     }

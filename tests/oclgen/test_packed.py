@@ -34,7 +34,7 @@ ROWS = (
     (replace(BASE, dtype="bf16"), packed_rows.Config(2, 3, 8, 1, 4, 2, 1)),
     (replace(BASE, m=1, dtype="fp16"), packed_rows.Config(1, 4, 16, 16, 1, 1, 4)),
     (replace(BASE, m=9, free=frozenset({"m"})), packed_rows.Config(8, 2, 16, 8, 1, 1, 2)),
-    (replace(BASE, m=2), packed_rows.Config(2, 3, 16, 16, 1, 1, 4, loop_n=5)),
+    (replace(BASE, m=2), packed_rows.Config(2, 3, 16, 16, 1, 1, 4, loop_n=5, ahead=1024)),
     (replace(BASE, m=1, dtype="bf16"), packed_rows.Config(1, 1, 16, 8, 1, 1, 2, loop_n=8)),
 )
 MMAS = (
@@ -180,7 +180,7 @@ def test_every_parameter_changes_the_plan(name: str) -> None:
     space = space_of(name, problem, limits)
     family = FAMILIES[name]
     for field in fields(family.Config):
-        if field.name == "loop_n":  # of processors
+        if field.name in ("loop_n", "ahead"):  # of processors
             continue
         values = {getattr(space.config(row), field.name) for row in range(len(space))}
         assert len(values) > 1, field.name
@@ -193,7 +193,7 @@ def test_a_work_item_of_a_processor_reads_rows_one_after_the_other() -> None:
     problem = PackedProblem(1, 1000, 576, "fp32", "q8_0")
     first = packed_rows.guesses(problem, limits)[0]
     assert first.why_not(problem, limits) is None
-    assert (first.item_n, first.loop_n) == (1, 1000 // (8 * 16))
+    assert (first.item_n, first.loop_n) == (3, 1000 // (8 * 16) // 3)
     turns = {
         space.config(row).loop_n
         for space in [space_of("packed_rows", problem, limits)]
@@ -204,6 +204,20 @@ def test_a_work_item_of_a_processor_reads_rows_one_after_the_other() -> None:
     assert len(digests) == len(turns)
     shared = replace(first, local_n=2, loop_n=4)
     assert "groups of one, not 1 x 2" in (shared.why_not(problem, limits) or "")
+
+
+def test_a_processor_asks_for_weights_ahead_of_the_few_rows_that_wait_for_them() -> None:
+    limits = Limits("cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 16, 16)
+    few, many = (PackedProblem(m, 1000, 1024, "fp32", "q8_0") for m in (1, 8))
+    first = packed_rows.guesses(few, limits)[0]
+    assert first.ahead == packed_rows.AHEAD
+    assert packed_rows.guesses(many, limits)[0].ahead == 0
+    # a turn of four blocks has 136 bytes: three lines of the cache
+    source = packed_rows.plan(few, replace(first, unroll=8)).launches[0].source
+    assert [source.count(f" + {first.ahead + line})") for line in range(0, 256, 64)] == [3, 3, 3, 0]
+    assert "PREFETCH" not in packed_rows.plan(few, replace(first, ahead=0)).launches[0].source
+    space = space_of("packed_rows", few, limits)
+    assert {space.config(row).ahead for row in range(len(space))} == {0, 1024, 4096, 8192}
 
 
 @pytest.mark.parametrize(

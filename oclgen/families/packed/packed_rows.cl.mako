@@ -15,6 +15,9 @@ local_n             neighbours along n per group
 loop_n              times that a work-item of its own group does so, with rows of w that follow one
                     another: processors load ahead along addresses that rise
 unroll              neighbouring stripes of a work-item
+ahead               bytes by which w is asked for before it is read, 0: not at all. A processor's own
+                    prefetcher stops at each page of 4 KiB, and unpacking fills the window in which
+                    it finds later loads by itself
 per_row             whether `scales` has one entry for each row of w
 </%doc>
 <%!
@@ -38,10 +41,18 @@ per_row             whether `scales` has one entry for each row of w
         return stripes.scale(f"row{column}", "first", behind)
 
     has_scales = stripes.format.group is not None
+    step_bytes = together * stripes.format.block_bytes
 %>\
 ${preamble}
 
 ${stripes.preamble}
+% if ahead:
+#if defined(__x86_64__) || defined(__aarch64__) // PoCL, whose own function does nothing
+#define PREFETCH(p) __builtin_prefetch(p)
+#else
+#define PREFETCH(p) prefetch(p, 1)
+#endif
+% endif
 #define SUM1(v) (v)
 % for w in (2, 4, 8, 16):
 #define SUM${w}(v) SUM${w // 2}((v).lo + (v).hi)
@@ -92,6 +103,13 @@ ${indent(capture(item), "    ")}\
 
     for (int t = lane * ${unroll}; t < row_stripes; t += ${local_k * unroll}) {
         const int first = t / ${count};
+% if ahead:
+% for j in columns:
+% for line in range(0, step_bytes, 64):
+        PREFETCH(w${j} + first * ${stripes.format.block_bytes} + ${ahead + line});
+% endfor
+% endfor
+% endif
 % for u in range(unroll):
         {
 % if unroll % count:

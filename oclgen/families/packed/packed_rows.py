@@ -38,6 +38,8 @@ GROUPS_PER_UNIT = 8
 """Work-items of a core of a processor, so that the last ones end together."""
 MOST_IN_TURN = 64
 """Rows of w that a work-item of a processor reads one after the other; more save nothing."""
+AHEAD = 4096
+"""Bytes of w that a processor is asked for before it reads them: 2 to 8 KiB were as fast."""
 WIDTHS = (4, 8, 16)
 """Bytes of a stripe: vectors that every format has whole."""
 
@@ -56,6 +58,7 @@ class Config(BaseConfig):
     local_n: Local
     unroll: Unroll
     loop_n: Parts = 1
+    ahead: Annotated[int, Range(0, 1 << 14)] = 0
 
     @property
     def local_bytes(self) -> int:
@@ -104,11 +107,12 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
         lanes = max(4, min(16, limits.native_float_width))
         rows, cut = min(problem.m, 8), stripes(problem, 16)
         # of 32 vector registers of 16 lanes sums take 24 at most, or 12 of 16: weights take others
+        ahead = AHEAD if rows <= 2 else 0  # with more rows of x multiply-adds are the limit
         item_n = max(1, min(_outputs_at_once(rows, cut.halves), 3 * lanes // 2 // rows))
         return [
             Config(
                 rows, each, 16, lanes, local_k=1, local_n=1, unroll=unroll,
-                loop_n=_turns(problem.n, each, limits),
+                loop_n=_turns(problem.n, each, limits), ahead=ahead,
             )
             for each in dict.fromkeys((item_n, 1, 2))
             for unroll in (max(2, cut.count), 1)  # in whole blocks, places of numbers are constants
@@ -125,12 +129,12 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 def _outputs_at_once(rows: int, halves: int) -> int:
     """Return how many rows of w a processor reads side by side: what was fastest.
 
-    One is read ahead best. The more rows x has, the more it pays to load an item of x for several
-    outputs, and the sooner if bytes are weights (`halves` 1), which take little unpacking.
+    Rows that are asked for `AHEAD` share the loads of x and what a row's end costs. Those of more
+    rows of x are not: one is then read ahead best. The more rows x has, the more it pays to load
+    an item of x for several outputs, and the sooner if bytes are weights (`halves` 1), which take
+    little unpacking.
     """
-    if rows <= 2:
-        return 1
-    if rows <= 4:
+    if 2 < rows <= 4:
         return 1 if halves == 2 else 4
     return 2 if halves == 2 else 3
 
