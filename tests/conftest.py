@@ -148,6 +148,7 @@ def released() -> Iterator[None]:
     for device in _devices() if "oclgen.opencl.device" in sys.modules else ():
         device.programs.forget()
     gc.collect()  # tensors and launches that refer to each other; what was imported is frozen
+    gc.freeze()  # caches and modules that came since: later collections took 0.2 s each
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     _kept_bytes = system.used_bytes() or 0
@@ -165,6 +166,14 @@ def _forget_launches() -> None:
     for value in [value for module in modules for value in vars(module).values()]:
         if type(value) is _lru_cache_wrapper and value.cache_parameters()["maxsize"] is not None:
             value.cache_clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated() -> None:
+    """Migrate one new database of this process; the others get its tables."""
+    from tests import migrated
+
+    migrated.begin()
 
 
 @pytest.fixture

@@ -35,14 +35,19 @@ GARBAGE = b"this is no database" * 100
         (["tune", "--gemm", "64x64x0"], "0"),
         (["tune", "--family", "magic"], "family 'magic' is unknown"),
         (["tune", "--gemm", "8x8x8", "--family", "conv_gemm"], "conv_gemm cannot serve gemm:8x8x8"),
-        (["db", "import", "/nonexistent/file"], "No such file or directory"),
-        (["db", "export", "/nonexistent/file"], "No such file or directory"),
+        (["db", "import", "nowhere/file"], "No such file or directory"),
+        (["db", "export", "nowhere/file"], "No such file or directory"),
         (["db", "stats", "--db", "nosuch://host/name"], "nosuch"),
     ],
 )
 def test_bad_input_is_a_sentence(
-    run: Run, own_database: Path, arguments: list[str], message: str
+    run: Run,
+    own_database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
 ) -> None:
+    monkeypatch.chdir(own_database.parent)  # a folder without others
     open_store(own_database)  # what is read must be there
     if arguments[0] == "tune":
         pytest.importorskip("pyopencl")
