@@ -38,6 +38,11 @@ def kinds_here() -> Counter[str]:
     return kinds_of(devices())
 
 
+def _begin() -> None:
+    """Open the devices of a process that will take orders, and import what it takes them with."""
+    devices()
+
+
 @dataclass
 class LocalCrew:
     """Processes of this machine, at most `workers` at a time; a killed one is replaced.
@@ -57,7 +62,7 @@ class LocalCrew:
         pebble = _needed("pebble", "workers")
         spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
         # pebble lets one process at a time receive: what it imports for that, all would wait for
-        self._pool = pebble.ProcessPool(self.workers, context=spawn, initializer=orders.begin)
+        self._pool = pebble.ProcessPool(self.workers, context=spawn, initializer=_begin)
         self._devices = kinds_here() if self.kinds is None else self.kinds
         return self
 

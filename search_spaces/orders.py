@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 
 from oclgen.keys import parse_key
-from oclgen.opencl.device import devices
 from search_spaces.progress import Budget, TuneResult
 from search_spaces.session import Session
 from search_spaces.spread import Turn
@@ -40,11 +39,6 @@ class Order:
 _sessions: dict[tuple[str, str], Session] = {}
 """Of a process that takes turns, by kind of device and store: the next turn finds a store that is
 open, a process that measures, and spaces that are enumerated."""
-
-
-def begin() -> None:
-    """Open the devices of a process that will take orders."""
-    devices()
 
 
 def take(order: Order) -> list[TuneResult]:
