@@ -42,13 +42,33 @@ is_imported = False
 def load() -> None:
     """Announce the device if its shim is known from before; the entry point of torch.
 
-    Nothing happens where torch has an accelerator of its own, since torch serves one at a time,
-    nor where anything is amiss: `import ocl_backend` says what.
+    Nothing happens where torch can reach an accelerator of its own, since torch serves one at a
+    time, nor where anything is amiss: `import ocl_backend` says what.
     """
     with suppress(Exception):
-        if torch.version.cuda or torch.version.hip or torch.version.xpu:
-            return
-        announce_known()
+        if not _has_other_accelerator():
+            announce_known()
+
+
+def _has_other_accelerator() -> bool:
+    """Whether torch is built for another vendor's devices, and their driver is on this machine.
+
+    PyPI's torch is a CUDA build on Linux, also where no NVIDIA GPU is. To ask torch itself would
+    open the driver, which takes a second and forbids to fork.
+    """
+    if torch.version.cuda:
+        return _is_loadable("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    if torch.version.hip:
+        return Path("/dev/kfd").exists()
+    return bool(torch.version.xpu)
+
+
+def _is_loadable(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def announce_known() -> bool:

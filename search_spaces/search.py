@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -34,8 +35,9 @@ FIT_AGAIN = 1.15
 class Search:
     """Asks for one config after the other: seeds first, a few at random, then the most promising.
 
-    Bayesian optimisation by expected improvement over the enumerated valid configs, every second
-    time over those beside the best one; `docs/search.md` compares it with others on public tables.
+    Bayesian optimisation by expected improvement over the valid configs, every second time over
+    those beside the best one; `docs/search.md` compares it with others on public tables. They are
+    enumerated once the seeds are used up.
     Any number of configs may be asked for before the first is told, so that they can be built
     ahead: what is under way counts as if it came out as expected (Ginsbourger, Le Riche and Carraro
     2010). It is a study of Optuna, kept in `storage` under `name` where there is one.
@@ -52,20 +54,29 @@ class Search:
         self.best_ms = inf
         values = dict(zip(space.names, space.values, strict=True))
         self._space = space
-        self._free = np.ones(len(space), dtype=np.bool_)
         self._seeds = list(dict.fromkeys(seeds))
         self._study = Study(values, self._next_params, name, storage, map(asdict, self._seeds))
         self._random = np.random.default_rng(seed)
         self._tried: set[Any] = set()
-        self._known: dict[int, float] = {}
-        self._pending: list[int] = []
-        self._surrogate = Surrogate(space)
+        self._known: dict[Any, float] = {}
+        self._pending: list[Any] = []
         self._fit_at = 0.0
+
+    @cached_property
+    def _surrogate(self) -> Surrogate:
+        return Surrogate(self._space)
+
+    @cached_property
+    def _free(self) -> NDArray[np.bool_]:
+        """Of each row of the space whether it was neither asked for nor told."""
+        free = np.ones(len(self._space), dtype=np.bool_)
+        free[self._rows(self._tried)] = False
+        return free
 
     @property
     def exhausted(self) -> bool:
         """Whether every seed and every valid point was tried."""
-        return not self._free.any() and all(seed in self._tried for seed in self._seeds)
+        return all(seed in self._tried for seed in self._seeds) and not self._free.any()
 
     def ask(self) -> Any:
         """Return a config that was never asked for nor told; `tell` must follow, in any order.
@@ -76,20 +87,19 @@ class Search:
         if self._due_seed() is None and not self._free.any():
             raise StopIteration("every valid config was tried")
         config = self._space.kind(**self._study.ask())
-        row = self._mark(config)
-        if row is not None:
-            self._pending.append(row)
+        if self._mark(config):
+            self._pending.append(config)
         return config
 
     def tell(self, config: Any, ms: float) -> None:
         """Take in the time of a config, asked for or known from before; infinite for a failure."""
-        row = self._mark(config)
+        is_inside = self._mark(config)
         self.best_ms = min(self.best_ms, ms)
         self._study.tell(asdict(config), ms)
-        if row is not None:
-            self._known[row] = min(ms, self._known.get(row, inf))
-            if row in self._pending:
-                self._pending.remove(row)
+        if is_inside:
+            self._known[config] = min(ms, self._known.get(config, inf))
+            if config in self._pending:
+                self._pending.remove(config)
 
     @property
     def starting(self) -> bool:
@@ -107,13 +117,13 @@ class Search:
 
     def _is_due(self, seed: Any) -> bool:
         """Say whether a seed is next: nothing can be expected of one outside of the space."""
-        return seed not in self._tried and (self.starting or self._space.row_of(seed) is None)
+        return seed not in self._tried and (self.starting or seed not in self._space)
 
     def _suggest(self) -> int:
         """Return a free row: random at first, then that of the largest expected improvement."""
         if self.starting or min(self._known.values(), default=inf) == inf:
             return int(self._random.choice(np.flatnonzero(self._free)))
-        rows = np.fromiter(self._known, dtype=np.intp)
+        rows = self._rows(self._known)
         values = flatten(np.fromiter(self._known.values(), dtype=np.float64))
         if len(rows) >= self._fit_at:
             self._surrogate.fit(rows, values)
@@ -124,7 +134,7 @@ class Search:
         candidates = beside if len(beside) else self._candidates(ranked)
         best = float(values.min())
         if self._pending:
-            pending = np.array(self._pending, dtype=np.intp)
+            pending = self._rows(self._pending)
             expected, _ = self._surrogate.predict(rows, values, pending)
             rows, values = np.append(rows, pending), np.append(values, expected)
         mean, deviation = self._surrogate.predict(rows, values, candidates)
@@ -140,16 +150,17 @@ class Search:
         free = np.flatnonzero(self._free)
         drawn = self._random.choice(free, min(RANDOM_CANDIDATES, len(free)), replace=False)
         near = [self._space.near(row, NEAR_STEPS) for row in ranked[:NEAR_BEST]]
-        seeds = np.array(
-            [row for seed in self._seeds if (row := self._space.row_of(seed)) is not None],
-            dtype=np.intp,
-        )
-        return np.unique(np.concatenate([drawn, *(r[self._free[r]] for r in (*near, seeds))]))
+        others = (*near, self._rows(self._seeds))
+        return np.unique(np.concatenate([drawn, *(rows[self._free[rows]] for rows in others)]))
 
-    def _mark(self, config: Any) -> int | None:
-        """Take a config off the free ones and return its row, None if it is not in the space."""
+    def _mark(self, config: Any) -> bool:
+        """Take a config off the free ones and say whether it is in the space."""
         self._tried.add(config)
-        row = self._space.row_of(config)
-        if row is not None:
-            self._free[row] = False
-        return row
+        if "_free" in vars(self):
+            self._free[self._rows([config])] = False
+        return config in self._space
+
+    def _rows(self, configs: Iterable[Any]) -> NDArray[np.intp]:
+        """Return the rows of those configs that are in the space, in their order."""
+        found = (self._space.row_of(config) for config in configs)
+        return np.array([row for row in found if row is not None], dtype=np.intp)

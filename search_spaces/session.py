@@ -28,7 +28,7 @@ from oclgen.opencl.exclusive import BusyError, exclusive, kind_of, locks
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
-from search_spaces.space import Space
+from search_spaces.spaces import Spaces
 from search_spaces.spread import Turn, tune_network
 from search_spaces.timing import Durations
 from search_spaces.tune import Tuner, require_families
@@ -98,7 +98,7 @@ class Session:
         self._say, self._with_peak, self._is_resident = say, with_peak, is_resident
         self._leave = leave
         self._worker: Worker | None = None
-        self._spaces: dict[tuple[str, Problem], Space] = {}
+        self._spaces = Spaces()
         self._took = Durations()
         self._stack = ExitStack()
         self._is_open = False

@@ -1,10 +1,13 @@
-"""The valid configs of one family for one problem, enumerated: the search asks for no others.
+"""The valid configs of one family for one problem: the search asks for no others.
 
-A module for each family says which values are worth trying; `search` orders the configs.
+A module for each family says which values are worth trying; `search` orders the configs. They are
+enumerated when the first of them has to be found: a family's guesses come before, and a short
+search has no others.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -68,21 +71,29 @@ SPACES: dict[str, Values] = _spaces()
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class Space(ABC):
     """Valid configs as points: one row each, the index of each parameter's value.
 
     Integers are sorted, so that the index of a power of two is its logarithm and neighbours are
-    similar; `points` is [count, parameters], in the order of the product, without repetition.
+    similar.
     """
 
     kind: Any
     names: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
-    points: NDArray[np.int64]
+
+    @property
+    @abstractmethod
+    def points(self) -> NDArray[np.int64]:
+        """All points, [count, parameters], in the order of the product, without repetition."""
 
     def __len__(self) -> int:
         """Return the number of valid configs."""
         return len(self.points)
+
+    def __contains__(self, config: Any) -> bool:
+        """Whether a config is one of these."""
+        return self.row_of(config) is not None
 
     @property
     def ordered(self) -> tuple[bool, ...]:
@@ -106,12 +117,8 @@ class Space:
 
     def row_of(self, config: Any) -> int | None:
         """Return the row of a config, None if it is not one of these."""
-        given = asdict(config)
-        try:
-            point = [v.index(given[name]) for name, v in zip(self.names, self.values, strict=True)]
-        except ValueError:
-            return None
-        return self.row_at(point)
+        point = self._point_of(config)
+        return None if point is None else self.row_at(point)
 
     def row_at(self, point: list[int]) -> int | None:
         """Return the row of a point, None if that config is not valid."""
@@ -124,6 +131,62 @@ class Space:
         differing = np.count_nonzero(self.points != self.points[row], axis=1)
         return np.flatnonzero(differing <= steps)
 
+    def _point_of(self, config: Any) -> list[int] | None:
+        """Return the indices of a config's values, None if one of them is none of `values`."""
+        given = asdict(config)
+        try:
+            return [v.index(given[name]) for name, v in zip(self.names, self.values, strict=True)]
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, eq=False)
+class ListedSpace(Space):
+    """Configs that are known as points, such as those of a table, in the order of the product."""
+
+    listed: NDArray[np.int64]
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """All points, as they were given."""
+        return self.listed
+
+
+@dataclass(frozen=True, eq=False)
+class ProductSpace(Space):
+    """The configs of all combinations of values that a rule accepts.
+
+    They are enumerated at the first use of their rows: seconds beside other programs. Whether a
+    config is one of them is known without that.
+
+    Attributes:
+        is_valid: the rule.
+        before_each: is called before each config is looked at. What it raises ends an enumeration,
+            which the next use begins again.
+    """
+
+    is_valid: Callable[[Any], bool]
+    before_each: Callable[[], None] = lambda: None
+
+    @cached_property
+    def points(self) -> NDArray[np.int64]:
+        """All points, enumerated once."""
+        grid = product(*(range(len(each)) for each in self.values))
+        valid = [
+            indices
+            for indices, chosen in zip(grid, product(*self.values), strict=True)
+            if self._is_next_valid(chosen)
+        ]
+        return np.array(valid, dtype=np.int64).reshape(len(valid), len(self.names))
+
+    def __contains__(self, config: Any) -> bool:
+        """Whether a config is one of these, by the rule."""
+        return self._point_of(config) is not None and self.is_valid(config)
+
+    def _is_next_valid(self, chosen: tuple[Value, ...]) -> bool:
+        self.before_each()
+        return self.is_valid(self.kind(*chosen))
+
 
 def space_of(
     family: str, problem: Problem, limits: Limits, before_each: Callable[[], None] = lambda: None
@@ -134,35 +197,35 @@ def space_of(
         family: a name of `FAMILIES`.
         problem: which the family serves.
         limits: of the device.
-        before_each: called before each config is looked at; what it raises ends the enumeration.
+        before_each: as `ProductSpace` has it.
 
     Raises:
         ValueError: the values' product is too large to enumerate.
     """
     module = FAMILIES[family]
-    default = asdict(module.DEFAULT)
-    wanted = dict(SPACES[family](problem, limits)) if family in SPACES else {}
-    if len(wanted.get(SPLIT, ())) > 1:
+    values: dict[str, tuple[Value, ...]] = {n: (v,) for n, v in asdict(module.DEFAULT).items()}
+    values |= SPACES[family](problem, limits) if family in SPACES else {}
+    if len(values.get(SPLIT, ())) > 1:
         guessed = {getattr(one, SPLIT) for one in seeds_of(family, problem, limits)}
-        wanted[SPLIT] = _with_guessed(wanted[SPLIT], guessed)
-
-    def is_valid(config: Any) -> bool:
-        before_each()
-        return config.quick_why_not(problem, limits) is None
-
-    return enumerate_space(
+        others = prod(len(each) for name, each in values.items() if name != SPLIT)
+        values[SPLIT] = _with_guessed(values[SPLIT], guessed)[: max(PRODUCT_LIMIT // others, 1)]
+    return product_space(
         module.Config,
-        {**{name: (value,) for name, value in default.items()}, **wanted},
-        is_valid,
+        values,
+        lambda config: config.quick_why_not(problem, limits) is None,
+        before_each,
     )
 
 
 def _with_guessed(splits: Iterable[Any], guessed: set[int]) -> tuple[Value, ...]:
-    """Return guessed splits, which depend on tiles, and those of `splits` that are unlike them."""
+    """Return guessed splits, which depend on tiles, and those of `splits` that are unlike them.
+
+    Those come last that matter least where there are too many.
+    """
     unlike = (
         split for split in splits if all(2 * max(split, g) > 3 * min(split, g) for g in guessed)
     )
-    return (1, *guessed, *unlike)
+    return tuple(dict.fromkeys((1, *sorted(guessed), *unlike)))
 
 
 def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
@@ -178,15 +241,19 @@ def seeds_of(family: str, problem: Problem, limits: Limits) -> list[Any]:
     return [*valid[:MOST_SEEDS], *(config for config in valid[MOST_SEEDS:] if config == default)]
 
 
-def enumerate_space(
-    kind: Any, values: Mapping[str, tuple[Value, ...]], is_valid: Callable[[Any], bool]
-) -> Space:
+def product_space(
+    kind: Any,
+    values: Mapping[str, tuple[Value, ...]],
+    is_valid: Callable[[Any], bool],
+    before_each: Callable[[], None] = lambda: None,
+) -> ProductSpace:
     """Return the space of the valid configs over lists of values.
 
     Args:
         kind: the family's `Config`.
         values: of each parameter of `kind`, in any order.
         is_valid: says whether a config belongs to the space.
+        before_each: as `ProductSpace` has it.
 
     Raises:
         ValueError: the product is larger than `PRODUCT_LIMIT`, or names no parameters of `kind`.
@@ -197,14 +264,7 @@ def enumerate_space(
     lists = tuple(_in_order(values[name]) for name in names)
     if (count := prod(len(each) for each in lists)) > PRODUCT_LIMIT:
         raise ValueError(f"{count} configs are too many to enumerate; at most {PRODUCT_LIMIT}")
-    grid = product(*(range(len(each)) for each in lists))
-    valid = [
-        indices
-        for indices, chosen in zip(grid, product(*lists), strict=True)
-        if is_valid(kind(*chosen))
-    ]
-    points = np.array(valid, dtype=np.int64).reshape(len(valid), len(names))
-    return Space(kind, names, lists, points)
+    return ProductSpace(kind, names, lists, is_valid, before_each)
 
 
 def _in_order(values: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -15,13 +15,17 @@ from typing import Protocol
 
 from oclgen.problem import Problem
 from search_spaces.epilogues import together
-from search_spaces.progress import FEW, Budget, Progress, TuneResult
+from search_spaces.progress import FEW, TRIAL_S, Budget, Progress, TuneResult
 from search_spaces.scheduler import Task, choose
+from search_spaces.timing import Durations
 from search_spaces.tune import Tuner, tune
 
 LOST = 6
 """Turns of one problem in a row that are lost with their process until it is given up; it rests
 in between, for 1, 2, 4, 8 and 16 seconds, since a database or a node may come back."""
+FIRST_TRIALS = 3
+"""Trials that a first turn has time for at least: what serves now, what the model ranks first, and
+the duel of both. Where the seconds do not reach for all problems, the heaviest have them."""
 LOOK = 1.0
 """Seconds after which the crew is asked again how many devices it has."""
 
@@ -121,7 +125,7 @@ class Spread:
 
     `slice` is the number of trials of a turn. `report` is called with each trial of this process,
     `told` with each turn. While problems wait for their first turn, each has an equal part of the
-    seconds.
+    seconds, but as much as `FIRST_TRIALS` take: thousands of parts without a trial help none.
     """
 
     crew: Crew
@@ -134,6 +138,7 @@ class Spread:
     _turns: dict[Future[list[TuneResult]], tuple[Lot, int]] = field(
         default_factory=dict, init=False
     )
+    _took: Durations = field(default_factory=Durations, init=False)
 
     def run(self) -> None:
         """Give turns until every task is done, seconds are spent or Ctrl-C interrupts.
@@ -168,7 +173,8 @@ class Spread:
                 left, index = end - self.clock(), choose(lot.tasks)
                 if left <= 0 or index is None:
                     break
-                self._submit(lot, index, _share(lot, left, devices[lot.kind]))
+                least = FIRST_TRIALS * (self._took.expected or TRIAL_S)
+                self._submit(lot, index, _share(lot, left, devices[lot.kind], least))
 
     def _wake(self, lot: Lot) -> None:
         for index, until in enumerate(lot.rests_until):
@@ -196,6 +202,8 @@ class Spread:
             return self._lose(lot, index, error)
         lot.lost[index] = 0
         result, *others = turn.result()
+        if result.trials:
+            self._took.note(result.seconds / result.trials)
         task.best.append(result.best.ms if result.best else inf)
         is_exhausted = result.trials == 0 and result.status != "not reached"
         task.done = is_exhausted or result.tried >= self.budget.trials
@@ -258,10 +266,13 @@ def tune_network(tuner: Tuner, calls: Mapping[Problem, int]) -> list[TuneResult]
     return lot.all_results
 
 
-def _share(lot: Lot, left: float, devices: int) -> float:
-    """Return the seconds of the next turn: each that waits for its first keeps its part."""
+def _share(lot: Lot, left: float, devices: int, least: float) -> float:
+    """Return the seconds of the next turn, at most those that are left.
+
+    Each task that waits for its first turn keeps its part, if that is at least `least` seconds.
+    """
     first = sum(not (task.best or task.done or task.busy) for task in lot.tasks)
-    return left * devices / first if first > devices else left
+    return min(max(left * devices / first, least), left) if first > devices else left
 
 
 def _together(before: TuneResult, turn: TuneResult) -> TuneResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import fmean
@@ -32,7 +33,8 @@ from search_spaces.progress import (
     TuneResult,
 )
 from search_spaces.search import Search
-from search_spaces.space import Space, seeds_of, space_of
+from search_spaces.space import Space, seeds_of
+from search_spaces.spaces import LateError, Spaces
 from search_spaces.timing import RECENT, Durations
 
 AHEAD_SHARE = 8
@@ -45,9 +47,6 @@ DUELISTS = 3
 MOST_OUTSIDE = 2
 """Starts outside of the device's own space that one problem tries. They are other devices' configs,
 and a family's own first seed, which comes before them, was faster in 18 of 20 problems."""
-MOST_SPACES = 64
-"""Spaces that are kept: of the last few problems, since their turns come again."""
-
 Starts = Callable[[Problem], Iterable[Variant]]
 """Variants to try before all others: first what serves now, then what won for similar problems and
 on similar devices."""
@@ -77,34 +76,19 @@ class Tuner:
     ahead: int = 0
     overlap: bool = True
     label: str = ""
-    spaces: dict[tuple[str, Problem], Space] = field(default_factory=dict)
-    """Enumerated so far: tuners that are made of this one by `replace` have the same."""
+    spaces: Spaces = field(default_factory=Spaces)
+    """Of the last problems: tuners that are made of this one by `replace` have the same."""
     took: Durations = field(default_factory=Durations)
     """Times of the last trials, of all problems."""
 
-    def space(self, family: str, problem: Problem, end: float = inf) -> Space:
-        """Return the family's space for a problem, enumerated once.
+    def space(self, family: str, problem: Problem) -> Space:
+        """Return the family's space for a problem.
 
         Args:
             family: a name of `FAMILIES`.
             problem: which the family serves.
-            end: the clock's time from which on no config is looked at. Beside other programs a
-                space takes seconds.
-
-        Raises:
-            OutOfTimeError: the end came first; nothing is kept of the space.
         """
-
-        def be_in_time() -> None:
-            if self.clock() >= end:
-                raise OutOfTimeError
-
-        key = family, problem
-        if key not in self.spaces:
-            while len(self.spaces) >= MOST_SPACES:
-                del self.spaces[next(iter(self.spaces))]
-            self.spaces[key] = space_of(family, problem, self.limits, be_in_time)
-        return self.spaces[key]
+        return self.spaces.of(family, problem, self.limits)
 
     def own_times(self, samples: Sequence[float]) -> tuple[float, ...]:
         """Return the samples that count where several measurements of a variant are compared."""
@@ -199,7 +183,8 @@ class _Run:
     def run(self) -> TuneResult:
         """Try, then let the best meet side by side; return its result."""
         try:
-            self._try()
+            with suppress(LateError):  # what was tried until then meets side by side
+                self._try()
             if self.result.trials:
                 self._settle()
             self.result.status = self._status()
@@ -245,6 +230,8 @@ class _Run:
         return "tuned" if self.result.trials else "already done"
 
     def _try(self) -> None:
+        last = self.end - self._reserve()
+        self.tuner.spaces.is_late = lambda: self.tuner.clock() >= last
         searches = self._searches()
         left = self.tuner.budget.trials - self.before
         asked: deque[Variant] = deque()
@@ -277,8 +264,7 @@ class _Run:
     def _searches(self) -> dict[str, Search]:
         """Return a search per family that knows what was measured before.
 
-        Families that won nearby come first: they have their turn even if seconds are short, and
-        once these are over, no further space is enumerated.
+        Families that won nearby come first: they have their turn even if seconds are short.
         """
         tuner, problem = self.tuner, self.problem
         starts = self._starts()
@@ -287,7 +273,7 @@ class _Run:
             if self._left() <= 0:
                 break
             searches[name] = Search(
-                tuner.space(name, problem, self.end),
+                tuner.space(name, problem),
                 [*first, *seeds_of(name, problem, tuner.limits)],
                 tuner.budget.seed,
                 f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
@@ -337,7 +323,7 @@ class _Run:
             if name not in serving or variant.why_not(problem, tuner.limits) is not None:
                 continue
             first = starts.setdefault(name, [])
-            if tuner.space(name, problem, self.end).row_of(config) is None:
+            if config not in tuner.space(name, problem):
                 outside += 1
                 if outside > MOST_OUTSIDE:
                     continue

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.variant import Variant
-from search_spaces.space import Space
+from search_spaces.space import ListedSpace, Space
 from search_spaces.values import Value
 
 Row = tuple[Mapping[str, Value], float]
@@ -132,7 +132,7 @@ def _table(name: str, rows: list[Row]) -> Table:
     order = np.lexsort(points.T[::-1])
     kind = make_dataclass("Config", list(values), frozen=True)
     lists = tuple(tuple(choices) for choices in values.values())
-    space = Space(kind, tuple(values), lists, points[order].astype(np.int64))
+    space = ListedSpace(kind, tuple(values), lists, points[order].astype(np.int64))
     return Table(name, space, np.array([ms for _, ms in rows], dtype=np.float64)[order])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 import ocl_autoload
 import ocl_backend  # noqa: F401 (compiles the shim and notes where it lies)
@@ -128,6 +129,33 @@ def test_nothing_amiss_stops_torch(stamp: str | None, tmp_path: Path) -> None:
         theirs.write_text(stamp)
     done = run("import torch; print(hasattr(torch, 'ocl'))", tmp_path, XDG_CACHE_HOME=str(tmp_path))
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize(
+    ("built_for", "driver", "stays_away"),
+    [
+        ({}, True, False),
+        ({"cuda": "13.0"}, True, True),
+        ({"cuda": "13.0"}, False, False),
+        ({"xpu": "2026"}, False, True),
+    ],
+)
+def test_another_accelerator_is_one_whose_driver_is_there(
+    built_for: dict[str, str], driver: bool, stays_away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyPI's torch is a CUDA build on Linux, also on machines without an NVIDIA GPU."""
+    for name in ("cuda", "hip", "xpu"):
+        monkeypatch.setattr(torch.version, name, built_for.get(name))
+    monkeypatch.setattr(ocl_autoload, "_is_loadable", lambda _: driver)
+    announced: list[bool] = []
+    monkeypatch.setattr(ocl_autoload, "announce_known", lambda: announced.append(True))
+    ocl_autoload.load()
+    assert announced == [] if stays_away else [True]
+
+
+def test_a_driver_is_there_if_it_can_be_loaded() -> None:
+    assert ocl_autoload._is_loadable(ctypes.util.find_library("c") or "")
+    assert not ocl_autoload._is_loadable("libnobody_has_this.so.1")
 
 
 def test_word_is_left_where_nothing_was_compiled(

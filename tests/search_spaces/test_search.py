@@ -8,13 +8,13 @@ from math import inf
 import pytest
 
 from search_spaces.search import Search
-from search_spaces.space import Space, enumerate_space
+from search_spaces.space import Space, product_space
 from tests.search_spaces.synthetic import VALUES, Config, cost
 
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    return enumerate_space(Config, VALUES, lambda config: config.valid)
+    return product_space(Config, VALUES, lambda config: config.valid)
 
 
 def run(search: Search, trials: int) -> list[Config]:
@@ -42,7 +42,7 @@ def test_every_second_suggestion_lies_beside_the_best(space: Space) -> None:
     beside = []
     for _ in range(20):
         known = search._known
-        best = space.config(min(known, key=known.__getitem__))
+        best = min(known, key=known.__getitem__)
         (asked,) = run(search, 1)
         pairs = zip(asdict(asked).values(), asdict(best).values(), strict=True)
         beside.append(sum(one != other for one, other in pairs) == 1)
@@ -117,7 +117,7 @@ def test_failures_are_told_and_avoided(space: Space) -> None:
 
 def test_a_space_is_exhausted_once_every_config_was_asked() -> None:
     narrow = {name: values[:2] for name, values in VALUES.items()} | {"pad": (0,), "order": ("m",)}
-    space = enumerate_space(Config, narrow, lambda config: config.valid)
+    space = product_space(Config, narrow, lambda config: config.valid)
     search = Search(space, [])
     asked = run(search, len(space))
     assert set(asked) == {space.config(row) for row in range(len(space))}
@@ -127,7 +127,7 @@ def test_a_space_is_exhausted_once_every_config_was_asked() -> None:
 
 
 def test_an_empty_space_still_has_its_seeds() -> None:
-    space = enumerate_space(Config, VALUES, lambda _: False)
+    space = product_space(Config, VALUES, lambda _: False)
     seed = Config(8, 8, 1, 1, 0, False, "m")
     search = Search(space, [seed])
     assert not search.exhausted

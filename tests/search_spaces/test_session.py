@@ -250,7 +250,7 @@ def test_turns_of_a_process_share_what_is_open(
         spaces.append(family)
         return space_of(family, *more)
 
-    monkeypatch.setattr("search_spaces.tune.space_of", counted)
+    monkeypatch.setattr("search_spaces.spaces.space_of", counted)
     where = str(tmp_path / "tuned.sqlite")
     order = Order(kind_of(INFO), (PROBLEM.key(),), Budget(3, 1e6), 1, FAMILIES, where)
     for tried in (1, 2, 3):

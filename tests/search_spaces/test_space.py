@@ -12,7 +12,7 @@ from oclgen.families import FAMILIES, families_for
 from oclgen.keys import parse_conv, parse_gemm
 from oclgen.limits import Limits
 from oclgen.problem import Problem
-from search_spaces.space import PRODUCT_LIMIT, SPACES, Space, enumerate_space, seeds_of, space_of
+from search_spaces.space import PRODUCT_LIMIT, SPACES, Space, product_space, seeds_of, space_of
 from tests.search_spaces.synthetic import VALUES, Config
 
 CPU = Limits("cpu", 32768, 4096, (4096,) * 3, 2**31, 2**33, 2, 16)
@@ -31,7 +31,7 @@ PROBLEMS: list[Problem] = [
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    return enumerate_space(Config, VALUES, lambda config: config.valid)
+    return product_space(Config, VALUES, lambda config: config.valid)
 
 
 def test_every_valid_config_is_there_once_and_no_other(space: Space) -> None:
@@ -53,7 +53,7 @@ def test_integers_are_ordered_and_names_and_flags_are_not(space: Space) -> None:
         "tile_m": True, "tile_n": True, "vec": True, "unroll": True, "pad": True,
         "stage": False, "order": False,
     }  # fmt: skip
-    mixed = enumerate_space(
+    mixed = product_space(
         Config, {**VALUES, "tile_m": (64, 8, 64, 16)}, lambda config: config.valid
     )
     assert mixed.values[0] == (8, 16, 64)
@@ -72,13 +72,13 @@ def test_rows_that_differ_in_few_parameters(space: Space) -> None:
 def test_values_that_are_too_many_or_no_parameters_are_refused() -> None:
     many = {**VALUES, "unroll": tuple(range(1000))}
     with pytest.raises(ValueError, match="configs are too many to enumerate; at most"):
-        enumerate_space(Config, many, lambda config: config.valid)
+        product_space(Config, many, lambda config: config.valid)
     with pytest.raises(ValueError, match="are not the parameters"):
-        enumerate_space(Config, {**VALUES, "tile": (1,)}, lambda config: config.valid)
+        product_space(Config, {**VALUES, "tile": (1,)}, lambda config: config.valid)
 
 
 def test_a_space_without_a_valid_config_is_empty() -> None:
-    assert len(enumerate_space(Config, VALUES, lambda _: False)) == 0
+    assert len(product_space(Config, VALUES, lambda _: False)) == 0
 
 
 def test_each_config_is_asked_of_once_and_neighbours_are_found_without_asking() -> None:
@@ -88,9 +88,26 @@ def test_each_config_is_asked_of_once_and_neighbours_are_found_without_asking() 
         asked.append(config)
         return config.valid
 
-    space = enumerate_space(Config, VALUES, is_valid)
+    space = product_space(Config, VALUES, is_valid)
+    inside, outside = Config(8, 8, 1, 1, 0, False, "m"), Config(8, 8, 1, 3, 0, False, "m")
+    assert (inside in space, outside in space) == (True, False)
+    assert asked == [inside]  # membership enumerates nothing
+    asked.clear()
     space.near(0, 2)
     assert len(asked) == len(set(asked)) == prod(len(values) for values in VALUES.values())
+
+
+def test_guessed_splits_do_not_make_a_space_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One network's gradient had as many guesses as made 466,560 configs, and ended the tuning."""
+    problem = parse_conv("8,64,56,56,64,3,3,1,1:bwd_weights")
+    before = space_of("conv_gemm", problem, GPU)
+    (splits,) = (v for n, v in zip(before.names, before.values, strict=True) if n == "split_k")
+    assert len(splits) > 2
+    room = prod(map(len, before.values)) // len(splits)
+    monkeypatch.setattr("search_spaces.space.PRODUCT_LIMIT", 2 * room)
+    bounded = space_of("conv_gemm", problem, GPU)
+    guessed = {seed.split_k for seed in seeds_of("conv_gemm", problem, GPU)} - {1}
+    assert bounded.values[bounded.names.index("split_k")] == (1, min(guessed))
 
 
 def test_every_family_says_what_is_worth_trying() -> None:

@@ -17,8 +17,8 @@ from oclgen.limits import Limits
 from oclgen.problem import ConvProblem, Problem
 from oclgen.variant import Variant
 from search_spaces import spread
-from search_spaces.progress import FEW, Best, Budget, Status, TuneResult
-from search_spaces.spread import LOST, Lot, Spread, Turn, tune_network
+from search_spaces.progress import FEW, TRIAL_S, Best, Budget, Status, TuneResult
+from search_spaces.spread import FIRST_TRIALS, LOST, Lot, Spread, Turn, tune_network
 from search_spaces.tune import Tuner
 from tests.search_spaces.synthetic import Clock, Memory
 
@@ -208,6 +208,19 @@ def test_each_problem_keeps_its_part_of_the_seconds_until_its_first_turn() -> No
     Spread(team, [lot], Budget(FEW, 60), clock=lambda: 0.0).run()
     assert team.seconds[:3] == [20, 30, 60]
     assert all(result.status == "tuned" for result in lot.results)
+
+
+def test_the_heaviest_have_the_seconds_that_do_not_reach_for_all() -> None:
+    """A part of a thousandth was too short for a trial, so that no problem had one."""
+    team = Team({"fast": 1})
+    many = [parse_gemm(f"{n}x64x64") for n in range(1000, 0, -1)]
+    lot = Lot.of("fast", dict.fromkeys(many, 1))
+    times = count()
+    Spread(team, [lot], Budget(FEW, 60), clock=lambda: next(times)).run()
+    assert team.seconds[0] == FIRST_TRIALS * TRIAL_S
+    tuned = [index for index, one in enumerate(lot.results) if one.status == "tuned"]
+    assert tuned == list(range(len(tuned)))
+    assert 0 < len(tuned) < 60
 
 
 def test_a_problem_that_was_not_reached_has_another_turn(bench: Bench) -> None:

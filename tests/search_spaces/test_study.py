@@ -10,11 +10,11 @@ import optuna
 import pytest
 
 from search_spaces.search import Search
-from search_spaces.space import enumerate_space
+from search_spaces.space import product_space
 from search_spaces.study import CONFIG
 from tests.search_spaces.synthetic import VALUES, Config, cost
 
-SPACE = enumerate_space(Config, VALUES, lambda config: config.valid)
+SPACE = product_space(Config, VALUES, lambda config: config.valid)
 
 
 def trials(storage: str) -> list[optuna.trial.FrozenTrial]:
@@ -81,6 +81,6 @@ def test_what_an_older_study_has_no_choice_for_is_entered_as_an_attribute(storag
 
 
 def test_a_search_without_a_trial_leaves_no_study(storage: str) -> None:
-    search = Search(enumerate_space(Config, VALUES, lambda _: False), [], storage=storage)
+    search = Search(product_space(Config, VALUES, lambda _: False), [], storage=storage)
     assert search.exhausted
     assert optuna.get_all_study_names(storage) == []

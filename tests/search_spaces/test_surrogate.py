@@ -7,14 +7,14 @@ from math import inf
 import numpy as np
 import pytest
 
-from search_spaces.space import Space, enumerate_space
+from search_spaces.space import Space, product_space
 from search_spaces.surrogate import Surrogate, expected_improvement, features, flatten
 from tests.search_spaces.synthetic import VALUES, Config, cost
 
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    return enumerate_space(Config, VALUES, lambda config: config.valid)
+    return product_space(Config, VALUES, lambda config: config.valid)
 
 
 def known(space: Space, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -63,11 +63,11 @@ def test_features_are_lines_and_directions(space: Space) -> None:
 def test_the_power_of_two_in_a_value_is_a_coordinate_where_its_place_does_not_tell() -> None:
     """48 work-items lie between 32 and 64, and yet fill no sub-group of 32."""
     values = {**{name: (each[0],) for name, each in VALUES.items()}, "tile_m": (16, 32, 48, 64)}
-    space = enumerate_space(Config, values, lambda _: True)
+    space = product_space(Config, values, lambda _: True)
     place, power = features(space).T
     np.testing.assert_allclose(place, [0, 2 / 3, 4 / 3, 2])
     np.testing.assert_allclose(power, [0, 1, 0, 2])
-    doubled = enumerate_space(Config, {**values, "tile_m": (16, 32, 64)}, lambda _: True)
+    doubled = product_space(Config, {**values, "tile_m": (16, 32, 64)}, lambda _: True)
     assert features(doubled).shape == (3, 1)
 
 
