@@ -3,8 +3,8 @@
 The caller passes in how to measure and store; only `session` touches a device or a database. Its
 modules:
 
-- values worth trying: `values`, `space`, and a module per family in `gemm`, `conv`, `depthwise`,
-  `winograd`, `attention`, `packed`
+- values worth trying: `values`, `space`, `spaces`, and a module per family in `gemm`, `conv`,
+  `depthwise`, `winograd`, `attention`, `packed`
 - the search: `search`, `surrogate`, `study`
 - one problem: `tune`, `contest`, `duel`, `epilogues`, `progress`, `timing`
 - networks and many devices: `spread`, `scheduler`, `crews`, `orders`, `workloads`
