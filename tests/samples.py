@@ -18,6 +18,11 @@ OTHER_DEVICES = 16
 """Devices after the first run one case in sixteen of all tests of a file: what only one of them
 gets wrong is seldom wrong in a single case, and their compilers take a third of a run."""
 
+MANY, OF_MANY = 12, 3
+"""Of a test's cases on a device beyond the first twelve, one in three is run if it has no mark of
+its own: they are mostly shapes, and what a shape breaks shows in several. `sampled(1)` keeps all,
+where each is a thing of its own, such as an operator."""
+
 
 def number(text: str) -> int:
     """Return a number that is spread evenly over texts and that a text always has."""
@@ -41,8 +46,12 @@ def _kept(cases: list[pytest.Function]) -> int:
     """Return how many of a group's cases are in the sample."""
     marks = [item.get_closest_marker("sampled") for item in cases]
     others = cases[0].get_closest_marker("on_each_device")
-    fewest = 1 if not device_of(cases[0]) else others.args[0] if others else OTHER_DEVICES
-    return ceil(sum(Fraction(1, max(mark.args[0] if mark else 1, fewest)) for mark in marks))
+    if device_of(cases[0]):
+        fewest = others.args[0] if others else OTHER_DEVICES
+        return ceil(sum(Fraction(1, max(mark.args[0] if mark else 1, fewest)) for mark in marks))
+    kept = ceil(sum(Fraction(1, mark.args[0] if mark else 1) for mark in marks))
+    is_long = kept > MANY and not any(marks) and cases[0].get_closest_marker("device")
+    return MANY + ceil(Fraction(kept - MANY, OF_MANY)) if is_long else kept
 
 
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:

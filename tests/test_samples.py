@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import replace
+from math import ceil
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +21,10 @@ CASES = """
 import pytest
 from types import SimpleNamespace
 
-devices = pytest.mark.parametrize("device", [SimpleNamespace(index=n) for n in range(2)])
+devices = pytest.mark.parametrize(
+    "device",
+    [pytest.param(SimpleNamespace(index=n), marks=pytest.mark.device) for n in range(2)],
+)
 
 @devices
 @pytest.mark.parametrize("n", range(200))
@@ -30,6 +34,11 @@ def test_cheap(device, n): pass
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("n", range(200))
 def test_costly(device, n): pass
+
+@devices
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("n", range(200))
+def test_all(device, n): pass
 
 @devices
 @pytest.mark.on_each_device(4)
@@ -54,12 +63,13 @@ def test_a_sample_holds_every_test_on_one_device_and_few_cases_of_costly_ones(
         assert isinstance(item, pytest.Function)
         if item.nodeid not in out:
             kept[item.originalname, samples.device_of(item)] += 1
-    of_the_file = [kept.pop((name, 1), 0) for name in ("test_cheap", "test_costly")]
-    assert sum(of_the_file) == (200 + 200) / samples.OTHER_DEVICES
+    of_the_file = [kept.pop((name, 1), 0) for name in ("test_cheap", "test_costly", "test_all")]
+    assert sum(of_the_file) == ceil((200 + 200 + 200) / samples.OTHER_DEVICES)
     assert min(of_the_file) > 0
     assert kept == {
-        ("test_cheap", 0): 200,
+        ("test_cheap", 0): 12 + ceil(188 / 3),
         ("test_costly", 0): 20,
+        ("test_all", 0): 200,
         ("test_each_device", 0): 8,
         ("test_each_device", 1): 2,
         ("test_at_least_once", 0): 1,

@@ -62,6 +62,7 @@ def test_the_call_raises_what_the_cpu_raises(device: Any, name: str) -> None:
         assert str(raised.value) == str(expected.value)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("name", [*CALLS, *COMPOSED])
 def test_a_call_that_was_right_often_is_checked_nevertheless(

@@ -67,6 +67,7 @@ RESHAPED: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", RESHAPED)
 def test_composed_operators(device: Any, name: str) -> None:
     check(device, RESHAPED[name], X, tolerance=1e-4)

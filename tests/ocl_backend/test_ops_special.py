@@ -43,6 +43,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_is_right_to_its_precision(device: Any, name: str) -> None:
     ours, exact, points = FUNCTIONS[name]

@@ -71,6 +71,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("records", [True, False], ids=["gradients", "no gradients"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_soon_nothing_is_asked_of_python(

@@ -65,6 +65,7 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CALLS)
 def test_on_the_device_alone(device: Any, name: str) -> None:
     theirs = CALLS[name](DENSE, RIGHT)

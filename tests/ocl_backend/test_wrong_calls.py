@@ -193,6 +193,7 @@ def limited(device: Any) -> Iterator[Callable[[int], None]]:
     torch.ocl.reset_accumulated_memory_stats(device.index)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_call_raises_the_cpus_error(device: Any, name: str) -> None:
     x = torch.ones(4, 4)

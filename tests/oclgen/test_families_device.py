@@ -11,6 +11,7 @@ from oclgen.sample import PROBLEMS
 from tests import sampled_builds
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.on_each_device(4)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_default_is_right(device: Device, name: str) -> None:
