@@ -1,0 +1,71 @@
+"""What the time of a variant depends on where the device is a processor: registers and caches.
+
+The model of GPUs has none of these features: a work-item there is a lane, not a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log2
+
+from oclgen.limits import Limits
+from oclgen.plan import Plan
+from oclgen.problem import Problem
+from oclgen.registers import Registers
+
+Features = dict[str, float]
+IN_FLIGHT = 8
+"""Multiply-adds of vectors that a core has begun and not ended: two pipelines of four steps."""
+SPILLED = 2
+"""Accesses to memory per step of a register that is spilled: it is read and written."""
+
+
+def of_sizes(sizes: tuple[float, float, float, int]) -> Features:
+    """Return the sizes of the matrices of a product m, n, k, batch, which caches hold or do not."""
+    m, n, k, batch = sizes
+    return {"items of a": log2(m * k), "items of b": log2(k * n), "items of c": log2(m * n)}
+
+
+def of_registers(
+    sizes: tuple[float, float, float, int],
+    values: Mapping[str, int | bool | str],
+    registers: Registers,
+    limits: Limits,
+) -> Features:
+    """Return how the inner loop fills the registers, and what of the operands it reads again.
+
+    Args:
+        sizes: m, n, k and batch of the product that is computed.
+        values: the config's parameters.
+        registers: of the inner loop.
+        limits: of the device.
+    """
+    width = limits.native_float_width
+    parts = registers.of_vector(width)
+    spare = (32 if limits.has_32_vectors else 16) - registers.needed(width)
+    sums = registers.sums * parts
+    spilled = max(-spare, 0) / (registers.multiply_adds * parts)
+    loads = registers.loads(width)
+    used = registers.lanes_used(width)
+    step = max(1.0, loads + SPILLED * spilled, IN_FLIGHT / sums)
+    k = sizes[2] / max(int(values.get("split_k", values.get("split", 1))), 1)
+    columns = max(registers.operands - 1, 1) * registers.width
+    rows = max(registers.sums * registers.width / columns, 1.0)
+    return {
+        "registers to spare": float(max(spare, -32)),
+        "registers of sums": log2(sums),
+        "registers of a vector": log2(registers.width / width),
+        "loads of a multiply-add": log2(loads),
+        "lanes used": used,
+        "steps of a multiply-add": log2(step / used),
+        "items of a panel": log2(k * columns),
+        "items of a strip": log2(k * rows),
+        "columns": log2(columns),
+        "rows": log2(rows),
+    }
+
+
+def of_copies(problem: Problem, plan: Plan) -> Features:
+    """Return what is written to workspaces for each operation."""
+    written = sum(size for _, size in plan.workspaces)
+    return {"copied bytes of an operation": log2((written + 1) / problem.flops)}

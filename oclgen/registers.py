@@ -1,0 +1,83 @@
+"""The inner loop of a work-item on a processor, as counts of vectors: what a family declares.
+
+It knows no device: a vector that is wider than the device's takes several registers, and a narrower
+one leaves lanes idle. `oclgen.predictor` derives features from both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oclgen.plan import ceil_div, round_up
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """The vectors of an inner loop; a step of it multiplies and adds `multiply_adds` vectors.
+
+    Attributes:
+        width: lanes of a vector.
+        sums: vectors of accumulators, which live through the loop.
+        operands: vectors of operands that live at once beside them.
+        multiply_adds: multiply-adds of vectors in a step.
+        vectors: vectors that a step loads.
+        scalars: numbers that a step loads one by one: to broadcast them, or to gather a vector.
+        used: part of all lanes of all work-items that hold results.
+    """
+
+    width: int
+    sums: int
+    operands: int
+    multiply_adds: int
+    vectors: int
+    scalars: int
+    used: float = 1.0
+
+    def of_vector(self, native_width: int) -> int:
+        """Return the registers of a vector on a device whose registers have `native_width` lanes."""
+        return ceil_div(self.width, native_width)
+
+    def needed(self, native_width: int) -> int:
+        """Return the registers that live at once: those of sums and operands."""
+        return (self.sums + self.operands) * self.of_vector(native_width)
+
+    def loads(self, native_width: int) -> float:
+        """Return the loads per multiply-add, both of registers."""
+        parts = self.of_vector(native_width)
+        return (self.vectors * parts + self.scalars) / (self.multiply_adds * parts)
+
+    def lanes_used(self, native_width: int) -> float:
+        """Return the part of the registers' lanes that hold results."""
+        return self.used * self.width / (native_width * self.of_vector(native_width))
+
+
+def outer_product(
+    width: int, vectors: int, scalars: int, used: float = 1.0, gathered: bool = False
+) -> Registers:
+    """Return a loop that multiplies each of `vectors` with each of `scalars` broadcasts.
+
+    Args:
+        width: lanes of a vector.
+        vectors: loaded per step.
+        scalars: loaded and broadcast per step.
+        used: part of the lanes that hold results.
+        gathered: whether the lanes of a vector do not lie side by side, and are loaded one by one.
+    """
+    products = vectors * scalars
+    return Registers(
+        width=width,
+        sums=products,
+        operands=vectors + 1,
+        multiply_adds=products,
+        vectors=0 if gathered else vectors,
+        scalars=scalars + (vectors * width if gathered else 0),
+        used=used,
+    )
+
+
+def covered(*axes: tuple[float, int]) -> float:
+    """Return the part of whole blocks that results fill, of axes of (results, block)."""
+    part = 1.0
+    for extent, block in axes:
+        part *= extent / round_up(max(int(extent), 1), block)
+    return part
