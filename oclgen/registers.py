@@ -23,6 +23,8 @@ class Registers:
         vectors: vectors that a step loads.
         scalars: numbers that a step loads one by one: to broadcast them, or to gather a vector.
         used: part of all lanes of all work-items that hold results.
+        panel_step, strip_step: items between what one step of the reduction loads as vectors, or as
+            scalars, and what the next one does; 0 where it is not known.
     """
 
     width: int
@@ -32,6 +34,8 @@ class Registers:
     vectors: int
     scalars: int
     used: float = 1.0
+    panel_step: int = 0
+    strip_step: int = 0
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector on a device whose registers have `native_width` lanes."""

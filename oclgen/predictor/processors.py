@@ -16,6 +16,8 @@ from oclgen.registers import Registers
 Features = dict[str, float]
 IN_FLIGHT = 8
 """Multiply-adds of vectors that a core has begun and not ended: two pipelines of four steps."""
+FLOAT, LINE, PAGE = 4, 64, 4096
+"""Bytes."""
 SPILLED = 2
 """Accesses to memory per step of a register that is spilled: it is read and written."""
 
@@ -51,7 +53,14 @@ def of_registers(
     k = sizes[2] / max(int(values.get("split_k", values.get("split", 1))), 1)
     columns = max(registers.operands - 1, 1) * registers.width
     rows = max(registers.sums * registers.width / columns, 1.0)
-    return {
+    found = {}
+    if registers.panel_step:
+        found["pages of a panel"] = _pages(k, registers.panel_step, columns)
+        found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)
+    if registers.strip_step:
+        found["pages of a strip"] = _pages(k, registers.strip_step, rows)
+        found["bytes of a strip's lines"] = _lines(k, registers.strip_step, rows)
+    return found | {
         "registers to spare": float(max(spare, -32)),
         "registers of sums": log2(sums),
         "registers of a vector": log2(registers.width / width),
@@ -63,6 +72,19 @@ def of_registers(
         "columns": log2(columns),
         "rows": log2(rows),
     }
+
+
+def _pages(steps: float, step: int, items: float) -> float:
+    """Return log2 of the pages that a work-item reads of an operand, of `items` at each step."""
+    if step == 1:  # rows along the reduction
+        return log2(max(items, steps * items * FLOAT / PAGE))
+    return log2(max(steps * min(step * FLOAT / PAGE, 1.0), 1.0))
+
+
+def _lines(steps: float, step: int, items: float) -> float:
+    """Return log2 of the bytes of the lines of a cache that it reads."""
+    of_step = max(items * FLOAT, LINE if step > items else 0)
+    return log2(max(steps * of_step, 1.0))
 
 
 def of_copies(problem: Problem, plan: Plan) -> Features:

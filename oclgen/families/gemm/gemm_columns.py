@@ -5,7 +5,7 @@ It is `gemm_dot` for the other layout of B, and like that no family for large pr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -79,7 +79,12 @@ class Config(BaseConfig):
     def registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column of A and a row of B."""
         used = covered((problem.m, self.item_m), (problem.n, self.vec_n))
-        return outer_product(self.vec_n, 1, self.item_m, used)
+        product = outer_product(self.vec_n, 1, self.item_m, used)
+        return replace(
+            product,
+            panel_step=problem.n,
+            strip_step=problem.m if problem.trans_a else 1,
+        )
 
 
 DEFAULT = Config(item_m=2, vec_n=1, unroll_k=4, local_n=8, local_k=8, split_k=1)

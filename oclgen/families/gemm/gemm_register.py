@@ -7,7 +7,7 @@ the loads of A.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, TypeGuard
 
@@ -121,7 +121,12 @@ class Config(BaseConfig):
         """Return the outer product of a column of A and a row of B."""
         used = covered((problem.m, self.item_m), (problem.n, self.item_n))
         gathered = problem.trans_b and not self.pack_b
-        return outer_product(self.vec_n, self.item_n // self.vec_n, self.item_m, used, gathered)
+        product = outer_product(self.vec_n, self.item_n // self.vec_n, self.item_m, used, gathered)
+        return replace(
+            product,
+            panel_step=self.item_n if self.pack_b else 1 if problem.trans_b else problem.n,
+            strip_step=self.item_m if self.pack_a else problem.m if problem.trans_a else 1,
+        )
 
 
 DEFAULT = Config(
