@@ -77,7 +77,7 @@ class BaseConfig:
         """
         raise NotImplementedError
 
-    def registers(self, problem: Any) -> Registers | None:
+    def in_registers(self, problem: Any) -> Registers | None:
         """Return how the inner loop fills a processor's registers, None where that is not known."""
         return None
 

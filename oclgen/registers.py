@@ -38,25 +38,18 @@ class Registers:
     strip_step: int = 0
 
     def of_vector(self, native_width: int) -> int:
-        """Return the registers of a vector on a device whose registers have `native_width` lanes."""
+        """Return the registers of a vector where a register has `native_width` lanes."""
         return ceil_div(self.width, native_width)
-
-    def needed(self, native_width: int) -> int:
-        """Return the registers that live at once: those of sums and operands."""
-        return (self.sums + self.operands) * self.of_vector(native_width)
-
-    def loads(self, native_width: int) -> float:
-        """Return the loads per multiply-add, both of registers."""
-        parts = self.of_vector(native_width)
-        return (self.vectors * parts + self.scalars) / (self.multiply_adds * parts)
-
-    def lanes_used(self, native_width: int) -> float:
-        """Return the part of the registers' lanes that hold results."""
-        return self.used * self.width / (native_width * self.of_vector(native_width))
 
 
 def outer_product(
-    width: int, vectors: int, scalars: int, used: float = 1.0, gathered: bool = False
+    width: int,
+    vectors: int,
+    scalars: int,
+    used: float = 1.0,
+    gathered: bool = False,
+    panel_step: int = 0,
+    strip_step: int = 0,
 ) -> Registers:
     """Return a loop that multiplies each of `vectors` with each of `scalars` broadcasts.
 
@@ -66,6 +59,8 @@ def outer_product(
         scalars: loaded and broadcast per step.
         used: part of the lanes that hold results.
         gathered: whether the lanes of a vector do not lie side by side, and are loaded one by one.
+        panel_step: see `Registers`.
+        strip_step: see `Registers`.
     """
     products = vectors * scalars
     return Registers(
@@ -76,6 +71,8 @@ def outer_product(
         vectors=0 if gathered else vectors,
         scalars=scalars + (vectors * width if gathered else 0),
         used=used,
+        panel_step=panel_step,
+        strip_step=strip_step,
     )
 
 

@@ -64,7 +64,7 @@ def _on_processor(
     """Return the same for a processor: by the product that is computed, with registers."""
     computed = variant.config.computed(problem)
     sizes = product_of(computed)
-    registers = variant.config.registers(problem)
+    registers = variant.config.in_registers(problem)
     found = {
         **{f"config {name}": _number(value) for name, value in values.items()},
         **_of_plan(problem, plan, limits),
@@ -73,7 +73,8 @@ def _on_processor(
         **of_copies(problem, plan),
     }
     if registers is not None:
-        found |= of_registers(sizes, values, registers, limits)
+        slices = max(int(values.get("split_k", values.get("split", 1))), 1)
+        found |= of_registers(sizes[2] / slices, registers, limits)
     if computed is not problem:
         found |= _of_product(computed) | _of_sizes(sizes)
     return found | _of_rows(computed, variant)

@@ -5,7 +5,6 @@ The model of GPUs has none of these features: a work-item there is a lane, not a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import log2
 
 from oclgen.limits import Limits
@@ -20,48 +19,36 @@ FLOAT, LINE, PAGE = 4, 64, 4096
 """Bytes."""
 SPILLED = 2
 """Accesses to memory per step of a register that is spilled: it is read and written."""
+MOST_SPILLED = 32
+"""More do not cost more: all sums are in memory."""
 
 
 def of_sizes(sizes: tuple[float, float, float, int]) -> Features:
     """Return the sizes of the matrices of a product m, n, k, batch, which caches hold or do not."""
-    m, n, k, batch = sizes
+    m, n, k, _ = sizes
     return {"items of a": log2(m * k), "items of b": log2(k * n), "items of c": log2(m * n)}
 
 
-def of_registers(
-    sizes: tuple[float, float, float, int],
-    values: Mapping[str, int | bool | str],
-    registers: Registers,
-    limits: Limits,
-) -> Features:
-    """Return how the inner loop fills the registers, and what of the operands it reads again.
+def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
+    """Return how the inner loop fills the registers, and what of the operands it reads.
 
     Args:
-        sizes: m, n, k and batch of the product that is computed.
-        values: the config's parameters.
+        k: steps of the reduction that a work-item adds.
         registers: of the inner loop.
         limits: of the device.
     """
     width = limits.native_float_width
     parts = registers.of_vector(width)
-    spare = (32 if limits.has_32_vectors else 16) - registers.needed(width)
-    sums = registers.sums * parts
-    spilled = max(-spare, 0) / (registers.multiply_adds * parts)
-    loads = registers.loads(width)
-    used = registers.lanes_used(width)
-    step = max(1.0, loads + SPILLED * spilled, IN_FLIGHT / sums)
-    k = sizes[2] / max(int(values.get("split_k", values.get("split", 1))), 1)
+    sums, multiply_adds = registers.sums * parts, registers.multiply_adds * parts
+    needed = sums + registers.operands * parts
+    spare = (32 if limits.has_32_vectors else 16) - needed
+    loads = (registers.vectors * parts + registers.scalars) / multiply_adds
+    used = registers.used * registers.width / (width * parts)
+    step = max(1.0, loads + SPILLED * max(-spare, 0) / multiply_adds, IN_FLIGHT / sums)
     columns = max(registers.operands - 1, 1) * registers.width
     rows = max(registers.sums * registers.width / columns, 1.0)
-    found = {}
-    if registers.panel_step:
-        found["pages of a panel"] = _pages(k, registers.panel_step, columns)
-        found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)
-    if registers.strip_step:
-        found["pages of a strip"] = _pages(k, registers.strip_step, rows)
-        found["bytes of a strip's lines"] = _lines(k, registers.strip_step, rows)
-    return found | {
-        "registers to spare": float(max(spare, -32)),
+    found = {
+        "registers to spare": float(max(spare, -MOST_SPILLED)),
         "registers of sums": log2(sums),
         "registers of a vector": log2(registers.width / width),
         "loads of a multiply-add": log2(loads),
@@ -72,6 +59,13 @@ def of_registers(
         "columns": log2(columns),
         "rows": log2(rows),
     }
+    if registers.panel_step:
+        found["pages of a panel"] = _pages(k, registers.panel_step, columns)
+        found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)
+    if registers.strip_step:
+        found["pages of a strip"] = _pages(k, registers.strip_step, rows)
+        found["bytes of a strip's lines"] = _lines(k, registers.strip_step, rows)
+    return found
 
 
 def _pages(steps: float, step: int, items: float) -> float:

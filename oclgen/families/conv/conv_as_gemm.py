@@ -200,9 +200,9 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             needs: Needs = super().needs(_product(problem))
             return needs
 
-        def registers(self, problem: ConvProblem) -> Registers | None:
+        def in_registers(self, problem: ConvProblem) -> Registers | None:
             """Return how the product fills a processor's registers."""
-            found: Registers | None = super().registers(_product(problem))
+            found: Registers | None = super().in_registers(_product(problem))
             return found
 
         def computed(self, problem: ConvProblem) -> GemmProblem:

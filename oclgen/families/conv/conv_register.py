@@ -96,7 +96,7 @@ class Config(BaseConfig):
         packed = packing(parts_of(problem)[0], problem, self)
         return Needs((Frame(NAME, (1, 1, 1)),), ((PACKED, packed.bytes),))
 
-    def registers(self, problem: ConvProblem) -> Registers:
+    def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of weights of channels and elements of images."""
         part = largest(problem)
         used = covered((part.channels, self.block), (part.cols.results, self.item_x))

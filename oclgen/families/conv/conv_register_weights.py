@@ -82,7 +82,7 @@ class Config(BaseConfig):
         packed = (PACKED, _packing(problem, self).bytes)
         return Needs((Frame(NAME, (1, 1, 1)),), (packed, *planes_space(problem, self.split)))
 
-    def registers(self, problem: ConvProblem) -> Registers:
+    def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of gradients of channels and of elements under the taps."""
         part = strung_windows(problem)
         used = covered((part.channels, self.vec * self.vecs), (part.depth, self.item_c))

@@ -82,7 +82,7 @@ class Config(BaseConfig):
         kernel = KERNELS[problem.layout]
         return Needs((Frame(kernel, self.local_sizes(problem), self.local_bytes(problem)),))
 
-    def registers(self, problem: ConvProblem) -> Registers:
+    def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, whose window lies in private memory."""
         rows, cols = phases(problem)
         used = covered((rows[0].results, self.patch_h), (cols[0].results, self.patch_w))

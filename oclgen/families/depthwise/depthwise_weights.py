@@ -116,7 +116,7 @@ class Config(BaseConfig):
         frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
         return Needs((frame,), planes_space(problem, self.split))
 
-    def registers(self, problem: ConvProblem) -> Registers:
+    def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, each with sums of its own."""
         part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
         used = covered((part.rows.results, self.patch_h), (part.cols.results, self.patch_w))

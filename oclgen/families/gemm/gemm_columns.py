@@ -5,7 +5,7 @@ It is `gemm_dot` for the other layout of B, and like that no family for large pr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -76,14 +76,12 @@ class Config(BaseConfig):
         frame = Frame(NAME, (self.local_n, self.local_k, 1), self.local_bytes)
         return Needs((frame,), planes_space(problem, self.split_k))
 
-    def registers(self, problem: GemmProblem) -> Registers:
+    def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column of A and a row of B."""
         used = covered((problem.m, self.item_m), (problem.n, self.vec_n))
-        product = outer_product(self.vec_n, 1, self.item_m, used)
-        return replace(
-            product,
-            panel_step=problem.n,
-            strip_step=problem.m if problem.trans_a else 1,
+        step = problem.m if problem.trans_a else 1
+        return outer_product(
+            self.vec_n, 1, self.item_m, used, panel_step=problem.n, strip_step=step
         )
 
 

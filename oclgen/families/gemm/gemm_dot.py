@@ -70,7 +70,7 @@ class Config(BaseConfig):
         frame = Frame(NAME, (self.local_k, self.local_n, 1), self.local_bytes)
         return Needs((frame,), planes_space(problem, self.split_k))
 
-    def registers(self, problem: GemmProblem) -> Registers:
+    def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the inner products of rows of A and columns of B, lanes along k."""
         m, n = self.item_m, self.item_n
         used = covered((problem.m, m), (problem.n, n), (problem.k, self.vec_k))

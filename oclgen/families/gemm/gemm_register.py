@@ -7,7 +7,7 @@ the loads of A.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, TypeGuard
 
@@ -117,13 +117,16 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, self.local_size),), workspaces(problem, self))
 
-    def registers(self, problem: GemmProblem) -> Registers:
+    def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column of A and a row of B."""
         used = covered((problem.m, self.item_m), (problem.n, self.item_n))
         gathered = problem.trans_b and not self.pack_b
-        product = outer_product(self.vec_n, self.item_n // self.vec_n, self.item_m, used, gathered)
-        return replace(
-            product,
+        return outer_product(
+            self.vec_n,
+            self.item_n // self.vec_n,
+            self.item_m,
+            used,
+            gathered,
             panel_step=self.item_n if self.pack_b else 1 if problem.trans_b else problem.n,
             strip_step=self.item_m if self.pack_a else problem.m if problem.trans_a else 1,
         )

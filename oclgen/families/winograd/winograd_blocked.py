@@ -81,7 +81,7 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, (1, 1)),), workspaces(problem, self))
 
-    def registers(self, problem: ConvProblem) -> Registers:
+    def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of transformed tiles and filters."""
         geo = common.geometry(problem, self.out_tile)
         used = covered(
