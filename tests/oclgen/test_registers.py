@@ -65,7 +65,7 @@ def test_a_packed_operand_lies_on_fewer_pages() -> None:
 
 
 def test_a_layer_of_1x1_is_described_as_its_product() -> None:
-    config = FAMILIES["conv_as_gemm_register"].guesses(LAYER, AVX512)[0]
+    config = next(iter(FAMILIES["conv_as_gemm_register"].guesses(LAYER, AVX512)))
     assert config.computed(LAYER) == GemmProblem(48, 196, 32, batch=4, shared_a=True)
     described = of_variant(LAYER, Variant("conv_as_gemm_register", config), AVX512)
     assert 2 ** described["n"] == pytest.approx(196)
