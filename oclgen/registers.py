@@ -25,6 +25,9 @@ class Registers:
         used: part of all lanes of all work-items that hold results.
         panel_step, strip_step: items between what one step of the reduction loads as vectors, or as
             scalars, and what the next one does; 0 where it is not known.
+        steps: of the innermost loop, before the next loop around it goes on; 0: not known.
+        written: multiply-adds in the loop's text, more than `multiply_adds` where edges have code
+            of their own; 0: not known.
     """
 
     width: int
@@ -36,6 +39,8 @@ class Registers:
     used: float = 1.0
     panel_step: int = 0
     strip_step: int = 0
+    steps: int = 0
+    written: int = 0
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector where a register has `native_width` lanes."""

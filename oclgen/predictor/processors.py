@@ -59,6 +59,10 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
         "columns": log2(columns),
         "rows": log2(rows),
     }
+    if registers.steps:
+        found["steps of the inner loop"] = log2(registers.steps)
+    if registers.written:
+        found["text of a multiply-add"] = log2(registers.written / registers.multiply_adds)
     if registers.panel_step:
         found["pages of a panel"] = _pages(k, registers.panel_step, columns)
         found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)

@@ -5,7 +5,7 @@ It is not made for GPUs, where `conv_gemm` shares what it loads through local me
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeGuard
@@ -100,7 +100,12 @@ class Config(BaseConfig):
         """Return the outer product of weights of channels and elements of images."""
         part = largest(problem)
         used = covered((part.channels, self.block), (part.cols.results, self.item_x))
-        return outer_product(self.vec, self.vecs, self.images * self.item_x, used)
+        product = outer_product(self.vec, self.vecs, self.images * self.item_x, used)
+        return replace(
+            product,
+            steps=part.depth if self.taps_outer else part.cols.taps,
+            written=self._written_out(part.cols),
+        )
 
     def _written_out(self, cols: Axis) -> int:
         runs = (run for piece in pieces(cols, self.item_x) for run in piece.runs)
