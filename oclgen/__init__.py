@@ -6,7 +6,7 @@ stores, and `ocl_backend` is the PyTorch device. `oclgen.tune` and `oclgen.Sessi
 Its modules:
 
 - problems: `problem`, `attention_problem`, `packed_problem`, `problem_parts`, `keys`, `recording`
-- kernels: `families`, `family`, `parameters`, `variant`, `plan`, `activations`; their
+- kernels: `families`, `family`, `parameters`, `registers`, `variant`, `plan`, `activations`; their
   text: `render`, `templates`
 - devices: `limits`, `opencl`, `profiles`, `roofline`
 - times: `measuring`, `measurement`, `predictor`, `sample`

@@ -13,6 +13,7 @@ from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
 from oclgen.plan import Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem, has_volume
+from oclgen.registers import Registers
 
 LONGEST_SUM = 200 * 1024
 """Products that one fp32 accumulator adds. Its rounding grows with their root, from 5.9e-6 of the
@@ -75,6 +76,14 @@ class BaseConfig:
         Launches whose sizes no parameter changes, which pack or add, may be left out.
         """
         raise NotImplementedError
+
+    def in_registers(self, problem: Any) -> Registers | None:
+        """Return how the inner loop fills a processor's registers, None where that is not known."""
+        return None
+
+    def computed(self, problem: Any) -> Any:
+        """Return the problem that the kernels compute: of 1x1 convolutions it may be a product."""
+        return problem
 
     def evened(self, problem: Any) -> frozenset[str]:
         """Return the operands whose rows are no multiple of 16 bytes, and are copied like others.

@@ -3,13 +3,15 @@
     python -m benchmarks choice benchmarks/data/choice/*.jsonl.gz
 
 Each problem is left out in turn, in `FOLDS` parts, and each device; the quality of a choice is the
-best time over the time of what is chosen among the table's variants.
+best time over the time of what is chosen among the table's variants. Problems that are hardly apart
+are left out together, on whatever device they were measured: one would tell the other's answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +22,22 @@ from rich.table import Table
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.fit import fit
 from oclgen.predictor.model import Model
+from oclgen.problem import Problem
+from tuned_db.choosing.nearest import kind_of, place_of
 
 TABLES = sorted((Path(__file__).parents[1] / "data/choice").glob("*.jsonl.gz"))
 """The tables that the shipped models are made of."""
 FOLDS = 5
+APART = 1.0
+"""Distance up to which problems are left out together: a factor of two in one of their sizes."""
 INSTRUCTIONS = ("async", "mma", "tma")
 """In the names of families that ask for more than OpenCL C."""
 Scores = NDArray[np.float32]
 """A number for each variant of a case; the least is chosen."""
 
 
-def left_out(cases: Sequence[Case], group: Callable[[int, Case], object]) -> list[Scores]:
+def left_out(cases: Sequence[Case], groups: Sequence[object]) -> list[Scores]:
     """Return predictions for each case by a model of the cases of all other groups."""
-    groups = [group(index, case) for index, case in enumerate(cases)]
     models = {
         each: fit([case for case, other in zip(cases, groups, strict=True) if other != each])
         for each in dict.fromkeys(groups)
@@ -93,27 +98,42 @@ def main(paths: Sequence[Path]) -> None:
             "": alike,
             " in OpenCL C alone": alone if kind == "gpu" else [],
         }.items():
-            _add(table, label, "shapes", chosen, _fold)
-            if len({_device(0, case) for case in chosen}) > 1:
-                _add(table, label, "the device", chosen, _device)
+            _add(table, label, "shapes", chosen, folds([case.problem for case in chosen]))
+            if len(set(devices := [_left_out_with(case) for case in chosen])) > 1:
+                _add(table, label, "the device", chosen, devices)
     Console(width=120).print(table)
 
 
-def _device(_: int, case: Case) -> object:
+def folds(problems: Sequence[Problem]) -> list[int]:
+    """Return the fold of each problem; what is hardly apart, by however many steps, shares one."""
+    kinds, places = [kind_of(one) for one in problems], [place_of(one) for one in problems]
+    cluster = list(range(len(problems)))
+    for one, other in combinations(range(len(problems)), 2):
+        first, second = cluster[one], cluster[other]
+        is_alike = first != second and kinds[one] == kinds[other]
+        if is_alike and places[one].distance(places[other]) <= APART:
+            cluster = [first if each == second else each for each in cluster]
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(cluster))}
+    return [numbers[each] % FOLDS for each in cluster]
+
+
+def _device(case: Case) -> str:
     return f"{case.head.device.name}, {case.head.device.runtime}"
 
 
-def _fold(index: int, case: Case) -> object:
-    return index % FOLDS
+def _left_out_with(case: Case) -> str:
+    """Return what devices share that are left out together: a profile, whatever it is laid over."""
+    info = case.head.device
+    return f"{info.architecture}, {info.runtime}" if info.is_profiled else _device(case)
 
 
 def _add(
-    table: Table, label: str, what: str, cases: Sequence[Case], group: Callable[[int, Case], object]
+    table: Table, label: str, what: str, cases: Sequence[Case], groups: Sequence[object]
 ) -> None:
     """Add three rows for each device: what is chosen, and the best of two and of three."""
-    scores = left_out(cases, group)
-    for device in dict.fromkeys(_device(0, case) for case in cases):
-        own = [pair for pair in zip(cases, scores, strict=True) if _device(0, pair[0]) == device]
+    scores = left_out(cases, groups)
+    for device in dict.fromkeys(map(_device, cases)):
+        own = [pair for pair in zip(cases, scores, strict=True) if _device(pair[0]) == device]
         for raced in (1, 2, 3):
             found = [quality(case, each, raced) for case, each in own]
             table.add_row(

@@ -19,7 +19,10 @@ from benchmarks.choice.cases import Case, cases_of
 from oclgen.predictor.forest import Forest
 from oclgen.predictor.model import Model
 
-TREES, LEAVES, DEEPEST, LEARNING_RATE = 250, 24, 9, 0.08
+ROUNDS = {"cpu": (350, 0.06), "gpu": (250, 0.08)}
+"""Trees, and the part of its prediction that each adds. Processors' measurements are fewer and
+noisier: small steps of more trees average what single ones guess."""
+LEAVES, DEEPEST = 24, 9
 LEAST_IN_LEAF, FEATURES, SAMPLES = 6, 0.35, 0.7
 """Fewest measurements of a leaf, and the parts of features and measurements that a tree sees."""
 FOLDER = Path(oclgen.predictor.__file__).parent
@@ -43,8 +46,9 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
     )
     excess = np.concatenate([np.log2(case.ms / case.roofline_ms) for case in cases])
     weights = np.concatenate([case.ms.min() / case.ms for case in cases])
+    count, rate = ROUNDS[cases[0].kind]
     trees = GradientBoostingRegressor(
-        n_estimators=TREES, learning_rate=LEARNING_RATE, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
+        n_estimators=count, learning_rate=rate, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
         min_samples_leaf=LEAST_IN_LEAF, max_features=FEATURES, subsample=SAMPLES,
         random_state=seed,
     )  # fmt: skip
@@ -67,12 +71,13 @@ def _forest(trees: GradientBoostingRegressor) -> Forest:
         joined = np.concatenate(found)
         return np.where(joined >= 0, joined, own).astype(np.int32)
 
+    leaves = np.concatenate([p.value.ravel() for p in parts])
     return Forest(
         feature=np.concatenate([np.maximum(p.feature, 0) for p in parts]).astype(np.int16),
         threshold=np.concatenate([p.threshold for p in parts]).astype(np.float32),
         left=children("children_left"),
         right=children("children_right"),
-        value=(LEARNING_RATE * np.concatenate([p.value.ravel() for p in parts])).astype(np.float32),
+        value=(trees.learning_rate * leaves).astype(np.float32),
         roots=roots.astype(np.int32),
         base=float(trees.init_.constant_.ravel()[0]),
         depth=max(p.max_depth for p in parts),

@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
+from oclgen.predictor.processors import of_copies, of_registers, of_sizes
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
 from oclgen.variant import Variant
 
@@ -43,6 +44,8 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
         Exception: whatever a family raises for a config that is not valid.
     """
     plan, values = variant.plan(problem), parameters_of(variant)
+    if limits.kind == "cpu":
+        return _on_processor(problem, variant, plan, values, limits)
     return {
         **{f"config {name}": _number(value) for name, value in values.items()},
         **_of_plan(problem, plan, limits),
@@ -51,16 +54,42 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     }
 
 
+def _on_processor(
+    problem: Problem,
+    variant: Variant,
+    plan: Plan,
+    values: Mapping[str, int | bool | str],
+    limits: Limits,
+) -> Features:
+    """Return the same for a processor: by the product that is computed, with registers."""
+    computed = variant.config.computed(problem)
+    sizes = product_of(computed)
+    registers = variant.config.in_registers(problem)
+    found = {
+        **{f"config {name}": _number(value) for name, value in values.items()},
+        **_of_plan(problem, plan, limits),
+        **_of_tiles(sizes, values, _main(plan), limits),
+        **of_sizes(sizes),
+        **of_copies(problem, plan),
+    }
+    if registers is not None:
+        slices = max(int(values.get("split_k", values.get("split", 1))), 1)
+        found |= of_registers(sizes[2] / slices, registers, limits)
+    if computed is not problem:
+        found |= _of_product(computed) | _of_sizes(sizes)
+    return found | _of_rows(computed, variant)
+
+
 def of_problem(problem: Problem, limits: Limits) -> Features:
     """Return what the problem alone tells, once for all of its variants.
 
     Problems that are not predicted have no features.
     """
     assert is_predicted(problem), problem.key()
-    m, n, k, batch = product_of(problem)
+    sizes = m, n, _, batch = product_of(problem)
     units = limits.compute_units
     shared = {
-        "m": _log(m), "n": _log(n), "k": _log(k), "batch": _log(batch),
+        **_of_sizes(sizes),
         "results of a unit": _log(m * n * batch / units),
         "operations of a unit": _log(problem.flops / units),
         "bytes of a unit": _log(problem.bytes / units),
@@ -74,6 +103,10 @@ def of_problem(problem: Problem, limits: Limits) -> Features:
     return shared | (
         _of_product(problem) if isinstance(problem, GemmProblem) else _of_conv(problem)
     )
+
+
+def _of_sizes(sizes: tuple[float, float, float, int]) -> Features:
+    return {name: _log(size) for name, size in zip(("m", "n", "k", "batch"), sizes, strict=True)}
 
 
 def product_of(problem: Problem) -> tuple[float, float, float, int]:

@@ -52,16 +52,30 @@ class Model:
         return {name: column for column, name in enumerate(self.families, len(self.names))}
 
     @cached_property
-    def _blank(self) -> list[float]:
+    def blank(self) -> list[float]:
         """Return the row of a variant of no family that has no feature."""
         return [MISSING] * len(self.names) + [0.0] * len(self.families)
 
-    def row(self, variant: Variant, values: Features) -> list[float]:
-        """Return a variant's features as the forest's columns have them."""
-        row = self._blank.copy()
+    def with_features(self, row: Sequence[float], values: Features) -> list[float]:
+        """Return a row of the forest's columns with these features, of those that it knows."""
+        filled = [*row]
+        columns = self._columns
         for name, value in values.items():
-            if (column := self._columns.get(name)) is not None:
-                row[column] = value
+            if (column := columns.get(name)) is not None:
+                filled[column] = value
+        return filled
+
+    def row(
+        self, variant: Variant, values: Features, shared: Sequence[float] | None = None
+    ) -> list[float]:
+        """Return a variant's features as the forest's columns have them.
+
+        Args:
+            variant: its family has a column, too.
+            values: its features.
+            shared: the row that the features of the problem make, if they are not among `values`.
+        """
+        row = self.with_features(self.blank if shared is None else shared, values)
         if (column := self._of_families.get(variant.family)) is not None:
             row[column] = 1.0
         return row
@@ -129,7 +143,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
     model = shipped(limits.kind)
     if model is None or not is_predicted(problem):
         return None
-    shared = of_problem(problem, limits)
+    shared = model.with_features(model.blank, of_problem(problem, limits))
     rows: list[list[float]] = []
     planned: list[int] = []
     for index, variant in enumerate(variants):
@@ -137,7 +151,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
             own = of_variant(problem, variant, limits)
         except Exception:  # a family may raise anything for a config that `why_not` refuses
             continue
-        rows.append(model.row(variant, shared | own))
+        rows.append(model.row(variant, own, shared))
         planned.append(index)
     times = [inf] * len(variants)
     least = roofline_ms(problem, *rates_of(limits))

@@ -18,6 +18,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import values_of
 from oclgen.plan import Arg, Buffer, Launch, Needs, Offset, Plan
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
+from oclgen.registers import Registers
 
 LEAST_SLICES = 2
 """Slices of k with which products leave planes of sums."""
@@ -198,6 +199,15 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             """Return what the plan asks of a device."""
             needs: Needs = super().needs(_product(problem))
             return needs
+
+        def in_registers(self, problem: ConvProblem) -> Registers | None:
+            """Return how the product fills a processor's registers."""
+            found: Registers | None = super().in_registers(_product(problem))
+            return found
+
+        def computed(self, problem: ConvProblem) -> GemmProblem:
+            """Return the product."""
+            return _product(problem)
 
         def bound_sizes(self, problem: ConvProblem) -> str | None:
             """Say which sizes are free that the family writes into its texts, or None."""

@@ -5,7 +5,7 @@ It is not made for GPUs, where `conv_gemm` shares what it loads through local me
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeGuard
@@ -34,6 +34,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, divided_by
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register"
@@ -94,6 +95,17 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         packed = packing(parts_of(problem)[0], problem, self)
         return Needs((Frame(NAME, (1, 1, 1)),), ((PACKED, packed.bytes),))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of weights of channels and elements of images."""
+        part = largest(problem)
+        used = covered((part.channels, self.block), (part.cols.results, self.item_x))
+        product = outer_product(self.vec, self.vecs, self.images * self.item_x, used)
+        return replace(
+            product,
+            steps=part.depth if self.taps_outer else part.cols.taps,
+            written=self._written_out(part.cols),
+        )
 
     def _written_out(self, cols: Axis) -> int:
         runs = (run for piece in pieces(cols, self.item_x) for run in piece.runs)

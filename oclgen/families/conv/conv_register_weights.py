@@ -25,6 +25,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_register_weights"
@@ -80,6 +81,12 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         packed = (PACKED, _packing(problem, self).bytes)
         return Needs((Frame(NAME, (1, 1, 1)),), (packed, *planes_space(problem, self.split)))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of gradients of channels and of elements under the taps."""
+        part = strung_windows(problem)
+        used = covered((part.channels, self.vec * self.vecs), (part.depth, self.item_c))
+        return outer_product(self.vec, self.vecs, self.item_c * part.cols.taps, used)
 
 
 DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)

@@ -33,6 +33,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, ConvProblem, Problem
+from oclgen.registers import Registers, covered
 from oclgen.render import STORED, dtype_preamble, render
 
 NAME = "depthwise"
@@ -80,6 +81,19 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         kernel = KERNELS[problem.layout]
         return Needs((Frame(kernel, self.local_sizes(problem), self.local_bytes(problem)),))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the taps of a patch, whose window lies in private memory."""
+        rows, cols = phases(problem)
+        used = covered((rows[0].results, self.patch_h), (cols[0].results, self.patch_w))
+        taps = problem.kernel_h * problem.kernel_w
+        if problem.layout == "nhwc":
+            sums = len(rows) * self.patch_h * len(cols) * self.patch_w
+            read = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
+            return Registers(self.vec_c, sums, 2, sums * taps, read + taps, 0, used)
+        sums = len(rows) * self.patch_h * len(cols) * self.lanes // self.vec
+        used *= self.patch_w / self.lanes
+        return Registers(self.vec, sums, 2, sums * taps, sums * taps, taps, used)
 
     def in_blocks(self, problem: ConvProblem) -> bool:
         """Say whether a work-group has a block of channels."""

@@ -39,6 +39,7 @@ from oclgen.plan import (
     round_up,
 )
 from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered
 from oclgen.render import dtype_preamble, render
 
 NAME = "depthwise_weights"
@@ -114,6 +115,19 @@ class Config(BaseConfig):
         kernel = KERNELS[problem.layout]
         frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
         return Needs((frame,), planes_space(problem, self.split))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the taps of a patch, each with sums of its own."""
+        part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
+        used = covered((part.rows.results, self.patch_h), (part.cols.results, self.patch_w))
+        if problem.layout == "nhwc":
+            rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
+            results = self.patch_h * self.patch_w
+            read = rows.elements * cols.elements
+            return Registers(self.vec_c, taps, 2, results * taps, read + results, 0, used)
+        results = self.patch_h * self.lanes // self.vec
+        used *= self.patch_w / self.lanes
+        return Registers(self.vec, taps, 2, results * taps, results * (taps + 1), 0, used)
 
     def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
         """Return the work-items of a group; in channels_last, along channels and patches."""

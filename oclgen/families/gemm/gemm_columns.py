@@ -16,6 +16,7 @@ from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_columns"
@@ -74,6 +75,14 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         frame = Frame(NAME, (self.local_n, self.local_k, 1), self.local_bytes)
         return Needs((frame,), planes_space(problem, self.split_k))
+
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the outer product of a column of A and a row of B."""
+        used = covered((problem.m, self.item_m), (problem.n, self.vec_n))
+        step = problem.m if problem.trans_a else 1
+        return outer_product(
+            self.vec_n, 1, self.item_m, used, panel_step=problem.n, strip_step=step
+        )
 
 
 DEFAULT = Config(item_m=2, vec_n=1, unroll_k=4, local_n=8, local_k=8, split_k=1)

@@ -19,6 +19,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem, of_floats
+from oclgen.registers import Registers, covered
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_dot"
@@ -68,6 +69,12 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         frame = Frame(NAME, (self.local_k, self.local_n, 1), self.local_bytes)
         return Needs((frame,), planes_space(problem, self.split_k))
+
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the inner products of rows of A and columns of B, lanes along k."""
+        m, n = self.item_m, self.item_n
+        used = covered((problem.m, m), (problem.n, n), (problem.k, self.vec_k))
+        return Registers(self.vec_k, m * n, n + 1, m * n, m + n, 0, used)
 
 
 DEFAULT = Config(item_m=2, item_n=2, vec_k=4, local_k=8, local_n=8, split_k=1)

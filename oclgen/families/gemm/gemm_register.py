@@ -25,6 +25,7 @@ from oclgen.opencl.sub_groups import ROW_WIDTHS, SUB_GROUPS
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem, divided_by, of_floats
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "gemm_register"
@@ -115,6 +116,20 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, self.local_size),), workspaces(problem, self))
+
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the outer product of a column of A and a row of B."""
+        used = covered((problem.m, self.item_m), (problem.n, self.item_n))
+        gathered = problem.trans_b and not self.pack_b
+        return outer_product(
+            self.vec_n,
+            self.item_n // self.vec_n,
+            self.item_m,
+            used,
+            gathered,
+            panel_step=self.item_n if self.pack_b else 1 if problem.trans_b else problem.n,
+            strip_step=self.item_m if self.pack_a else problem.m if problem.trans_a else 1,
+        )
 
 
 DEFAULT = Config(

@@ -20,6 +20,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render, vector
 
 __all__ = ["DEFAULT", "NAME", "TRAITS", "Config", "guesses", "plan", "serves"]
@@ -79,6 +80,17 @@ class Config(BaseConfig):
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, (1, 1)),), workspaces(problem, self))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of transformed tiles and filters."""
+        geo = common.geometry(problem, self.out_tile)
+        used = covered(
+            (geo.filters, self.item_k),
+            (self.tile_rows * geo.tiles_w, self.item_t),
+            (geo.out_h, self.out_tile),
+            (geo.out_w, self.out_tile),
+        )
+        return outer_product(self.vec_k, self.item_k // self.vec_k, self.item_t, used)
 
 
 DEFAULT = Config(

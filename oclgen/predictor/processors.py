@@ -1,0 +1,91 @@
+"""What the time of a variant depends on where the device is a processor: registers and caches.
+
+The model of GPUs has none of these features: a work-item there is a lane, not a core.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+from oclgen.limits import Limits
+from oclgen.plan import Plan
+from oclgen.problem import Problem
+from oclgen.registers import Registers
+
+Features = dict[str, float]
+IN_FLIGHT = 8
+"""Multiply-adds of vectors that a core has begun and not ended: two pipelines of four steps."""
+FLOAT, LINE, PAGE = 4, 64, 4096
+"""Bytes."""
+SPILLED = 2
+"""Accesses to memory per step of a register that is spilled: it is read and written."""
+MOST_SPILLED = 32
+"""More do not cost more: all sums are in memory."""
+
+
+def of_sizes(sizes: tuple[float, float, float, int]) -> Features:
+    """Return the sizes of the matrices of a product m, n, k, batch, which caches hold or do not."""
+    m, n, k, _ = sizes
+    return {"items of a": log2(m * k), "items of b": log2(k * n), "items of c": log2(m * n)}
+
+
+def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
+    """Return how the inner loop fills the registers, and what of the operands it reads.
+
+    Args:
+        k: steps of the reduction that a work-item adds.
+        registers: of the inner loop.
+        limits: of the device.
+    """
+    width = limits.native_float_width
+    parts = registers.of_vector(width)
+    sums, multiply_adds = registers.sums * parts, registers.multiply_adds * parts
+    needed = sums + registers.operands * parts
+    spare = (32 if limits.has_32_vectors else 16) - needed
+    loads = (registers.vectors * parts + registers.scalars) / multiply_adds
+    used = registers.used * registers.width / (width * parts)
+    step = max(1.0, loads + SPILLED * max(-spare, 0) / multiply_adds, IN_FLIGHT / sums)
+    columns = max(registers.operands - 1, 1) * registers.width
+    rows = max(registers.sums * registers.width / columns, 1.0)
+    found = {
+        "registers to spare": float(max(spare, -MOST_SPILLED)),
+        "registers of sums": log2(sums),
+        "registers of a vector": log2(registers.width / width),
+        "loads of a multiply-add": log2(loads),
+        "lanes used": used,
+        "steps of a multiply-add": log2(step / used),
+        "items of a panel": log2(k * columns),
+        "items of a strip": log2(k * rows),
+        "columns": log2(columns),
+        "rows": log2(rows),
+    }
+    if registers.steps:
+        found["steps of the inner loop"] = log2(registers.steps)
+    if registers.written:
+        found["text of a multiply-add"] = log2(registers.written / registers.multiply_adds)
+    if registers.panel_step:
+        found["pages of a panel"] = _pages(k, registers.panel_step, columns)
+        found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)
+    if registers.strip_step:
+        found["pages of a strip"] = _pages(k, registers.strip_step, rows)
+        found["bytes of a strip's lines"] = _lines(k, registers.strip_step, rows)
+    return found
+
+
+def _pages(steps: float, step: int, items: float) -> float:
+    """Return log2 of the pages that a work-item reads of an operand, of `items` at each step."""
+    if step == 1:  # rows along the reduction
+        return log2(max(items, steps * items * FLOAT / PAGE))
+    return log2(max(steps * min(step * FLOAT / PAGE, 1.0), 1.0))
+
+
+def _lines(steps: float, step: int, items: float) -> float:
+    """Return log2 of the bytes of the lines of a cache that it reads."""
+    of_step = max(items * FLOAT, LINE if step > items else 0)
+    return log2(max(steps * of_step, 1.0))
+
+
+def of_copies(problem: Problem, plan: Plan) -> Features:
+    """Return what is written to workspaces for each operation."""
+    written = sum(size for _, size in plan.workspaces)
+    return {"copied bytes of an operation": log2((written + 1) / problem.flops)}
