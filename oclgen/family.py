@@ -35,6 +35,8 @@ class Traits:
         instructions: those beyond OpenCL C that it asks a device for, each by at least one config.
         sparing: the config that takes the place of `DEFAULT` where a work-item has few registers
             (`Limits.has_few_registers`), if `DEFAULT` does not fit into them.
+        for_kept_weights: its plans pay only where what they make of weights is kept between calls;
+            dispatch lets another family serve where it is not.
         packing: a config that packs its operands by kernels in OpenCL C alone, though the product
             behind needs instructions that no simulator has.
     """
@@ -43,6 +45,7 @@ class Traits:
     conv_rank: int | None = None
     for_cpus: bool = False
     transforming: bool = False
+    for_kept_weights: bool = False
     instructions: frozenset[str] = frozenset()
     sparing: Any = None
     packing: Any = None

@@ -20,6 +20,7 @@ from ocl_backend.dispatch.settings import CONV_ACCURACY, RACE, TUNE_FIRST
 from ocl_backend.dispatch.varying import Varying
 from ocl_backend.fusion import held, recall
 from ocl_backend.runtime.launch import MOST_LAUNCHES, check_on_device
+from oclgen.families import FAMILIES
 from oclgen.opencl.device import BuildError, LaunchError, devices
 from oclgen.plan import Plan
 from oclgen.problem import STORED_BYTES, Known, Problem, stored_dtype
@@ -304,7 +305,22 @@ def _prepare(device: int, choice: Choice, given: Given) -> tuple[PlanSequence, f
     if given.prologue is not None:
         plan, roles = given.prologue.before(plan, problem), given.prologue.roles(problem)
     launch = prepare_plan(device, plan, tuple(roles), roles, dict(given.scalars))
+    if FAMILIES[choice.variant.family].TRAITS.for_kept_weights:
+        other = _without_kept_weights(device, choice.problem)
+        launch.otherwise(_prepare(device, other, given)[0])
     return launch, plan.replaceable
+
+
+def _without_kept_weights(device: int, problem: Problem) -> Choice:
+    """Return the best choice that does as much for every call.
+
+    Raises:
+        LaunchError: there is none.
+    """
+    for choice in chooser(device).candidates(problem):
+        if not FAMILIES[choice.variant.family].TRAITS.for_kept_weights:
+            return choice
+    raise LaunchError(f"{problem.key()}: only families that keep what they make of weights serve")
 
 
 def _next_best(device: int, choice: Choice, error: Exception) -> Choice:

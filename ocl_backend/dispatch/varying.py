@@ -16,7 +16,14 @@ from threading import Lock
 
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
-from oclgen.problem import GemmProblem, Known, Problem, has_volume, with_sizes
+from oclgen.problem import (
+    GemmProblem,
+    Known,
+    PackedProblem,
+    Problem,
+    has_volume,
+    with_sizes,
+)
 from oclgen.remembered import of_user
 from oclgen.variant import Variant
 from tuned_db import Choice, Chooser, NoVariantError
@@ -83,6 +90,8 @@ class Varying:
         """
         if has_volume(problem):
             return frozenset(), False
+        if isinstance(problem, PackedProblem) and problem.m == 1:
+            return frozenset(), False  # a token's row: prompts of many lengths do not concern it
         is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
         are_many = False

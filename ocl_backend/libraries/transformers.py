@@ -17,9 +17,12 @@ from transformers import CompileConfig
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import ocl_backend.libraries.accelerate  # noqa: F401 (for the Trainer)
+from ocl_backend.ops.linear.joined import join
 from ocl_backend.recorded import Recorded
 
 _ocl: Any = torch.get_device_module("ocl")
+JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Names of a module's layers that read the same input."""
 _originals: dict[str, Any] = {}
 """Classes of pipelines, or where they are found, by name."""
 
@@ -59,9 +62,30 @@ def replay(model: Any) -> Any:
     config._compile_all_devices = True  # otherwise transformers asks for a list of devices
     model.generation_config.compile_config = config
     model.generation_config.cache_implementation = "static"
+    _join(model)
     recorded = Recorded(model.__call__, model.__call__)
     model.get_compiled_call = lambda _: recorded
     return model
+
+
+def _join(model: Any) -> None:
+    """Let layers of packed weights that read the same input share one product in recordings."""
+    for module in model.modules():
+        for names in JOINED:
+            layers: list[Any] = [getattr(module, name, None) for name in names]
+            kinds = {_packed_kind(layer) for layer in layers}
+            if len(kinds) == 1 and None not in kinds:
+                join([layer.weight for layer in layers])
+
+
+def _packed_kind(layer: Any) -> tuple[Any, ...] | None:
+    """Return what layers of packed weights must have in common to be joined, None for others."""
+    weight, form = getattr(layer, "weight", None), getattr(layer, "ggml_type", None)
+    if form is None or not isinstance(weight, torch.nn.Parameter) or weight.device.type != "ocl":
+        return None
+    if getattr(layer, "input_permutation", None) is not None:
+        return None
+    return form, weight.shape[1:], weight.device
 
 
 def __getattr__(name: str) -> Any:

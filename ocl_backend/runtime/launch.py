@@ -156,6 +156,15 @@ class LaunchSequence(Prepared):
         pending.when_needed(number := pending.new_number(), complete)
         shim.library().ocl_sequence_await(ctypes.c_void_p(self.handle), ctypes.c_int64(number))
 
+    def otherwise(self, other: LaunchSequence) -> None:
+        """Let `other`, which takes the same values, run where nothing is kept of the weights.
+
+        That is where gradients are recorded, where there is no room, and in the first calls. To be
+        called before the sequence is.
+        """
+        otherwise = shim.library().ocl_sequence_otherwise
+        otherwise(ctypes.c_void_p(self.handle), ctypes.c_void_p(other.handle))
+
     def replace(self, other: LaunchSequence) -> None:
         """Let `other`, which takes the same values, run in place of this from now on."""
         replace = shim.library().ocl_sequence_replace

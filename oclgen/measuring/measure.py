@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -127,11 +128,13 @@ class Bench:
             return error, reason, ()
         on_cpu = self.device.limits.kind == "cpu"
         bound, chances = HOPELESS * limit_ms, MIN_SAMPLES if on_cpu else 2
+        timed = _as_called(prepared, self.problem)
         with self._leave():
-            first = second_chance(prepared, first, bound, chances)
+            first = first if timed is prepared else timed.run()
+            first = second_chance(timed, first, bound, chances)
             if first > bound:
                 return error, "", (first,)
-            samples = time_samples(prepared, limit_ms, self._flush)
+            samples = time_samples(timed, limit_ms, self._flush)
         # a race may show in a later launch only
         error, reason = self._judge(outs, spaces)
         if reason:
@@ -183,6 +186,17 @@ class Bench:
         for one, array in self._inputs:
             one.restore()
             self.device.write(one.region, array)
+
+
+def _as_called(prepared: PreparedPlan, problem: Problem) -> PreparedPlan:
+    """Return the launches of every call.
+
+    Packed weights are constants: dispatch keeps what is made of them, or lets another family serve.
+    """
+    if problem.op != "packed":
+        return prepared
+    steps = tuple(step for step in prepared.steps if not step[1].of_weights)
+    return prepared if len(steps) == len(prepared.steps) else replace(prepared, steps=steps)
 
 
 class Flush:

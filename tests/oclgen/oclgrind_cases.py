@@ -20,7 +20,7 @@ from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
 from oclgen.families.gemm import gemm_fragments, gemm_mma, gemm_pairs
-from oclgen.families.packed import packed_mma
+from oclgen.families.packed import packed_lanes, packed_mma
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl import fragments
@@ -146,6 +146,9 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         ),
         (heads(WGMMAS[0][0], 1, 2, 1), WGMMAS[0][1]),
         (heads(replace(SHARED_ROWS[0][0], direction="bwd_kv"), 1, 2, 1), SHARED_ROWS[0][1]),
+    ),
+    "packed_lanes": (
+        (PackedProblem(1, 9, 512, "fp32", "q4_k"), packed_lanes.Config(2, 4, 2, 1024)),
     ),
     "packed_mma": (
         (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),

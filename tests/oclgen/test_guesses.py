@@ -44,12 +44,12 @@ FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
     "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
     "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_register", "attention_rows",
-    "packed_rows", "packed_gemm", "gemm_int8",
+    "packed_rows", "packed_lanes", "packed_gemm", "gemm_int8",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
     "gemm_pairs", "conv_register", "conv_register_weights", "winograd_blocked",
-    "conv_as_gemm_pairs", "attention_rows",
+    "conv_as_gemm_pairs", "attention_rows", "packed_lanes",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 CONVS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
-from oclgen.families.packed import packed_gemm, packed_mma, packed_rows
+from oclgen.families.packed import packed_gemm, packed_lanes, packed_mma, packed_rows
 from oclgen.families.packed.packed_formats import TEXTS
 from oclgen.families.packed.packed_unpacking import CPU, GPU, unpacking
 from oclgen.keys import parse_key, parse_packed, parse_problem
@@ -18,7 +18,7 @@ from oclgen.measuring.excerpt import excerpt
 from oclgen.measuring.measure import Bench, decode, encode
 from oclgen.measuring.packed_reference import random_weights, unpacked
 from oclgen.measuring.reference import random_inputs, reference
-from oclgen.opencl.device import Device
+from oclgen.opencl.device import Device, PreparedPlan
 from oclgen.packed_problem import FORMATS
 from oclgen.plan import Plan
 from oclgen.problem import PackedProblem, ProblemError
@@ -29,6 +29,7 @@ from tests.oclgen.packed_emulated import emulate
 H200 = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
 UNITS = replace(H200, instructions=frozenset({"mma"}))
 BASE = PackedProblem(3, 37, 512)
+TOKEN = replace(BASE, m=1)
 ROWS = (
     (BASE, packed_rows.DEFAULT),
     (replace(BASE, dtype="bf16"), packed_rows.Config(2, 3, 8, 1, 4, 2, 1)),
@@ -37,6 +38,13 @@ ROWS = (
     (replace(BASE, m=2), packed_rows.Config(2, 3, 16, 16, 1, 1, 4, loop_n=5, ahead=1024)),
     (replace(BASE, m=1, dtype="bf16"), packed_rows.Config(1, 1, 16, 8, 1, 1, 2, loop_n=8)),
 )
+LANES = (
+    (TOKEN, packed_lanes.Config(2, 16, 2, 4096)),
+    (replace(TOKEN, n=48), packed_lanes.Config(1, 8, 3)),
+    (replace(TOKEN, dtype="bf16"), packed_lanes.Config(3, 4)),
+    (replace(TOKEN, dtype="fp16"), packed_lanes.DEFAULT),
+)
+FOUR_BITS = [form for form in FORMATS if packed_lanes.serves(replace(TOKEN, format=form))]
 MMAS = (
     (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1)),
     (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
@@ -122,6 +130,50 @@ def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
     right(device, packed_rows, replace(problem, format=form), config)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("form", FOUR_BITS)
+@pytest.mark.parametrize("case", range(len(LANES)))
+def test_rows_of_weights_as_lanes_are_right(device: Device, form: str, case: int) -> None:
+    problem, config = LANES[case]
+    right(device, packed_lanes, replace(problem, format=form), config)
+
+
+def test_lanes_are_for_four_bits_and_a_token_on_processors() -> None:
+    assert {*FOUR_BITS} == {*FORMATS} - {"int8", "q8_0", "q6_k"}
+    problem = PackedProblem(1, 576, 1536, "fp32", "q4_1")
+    for width, lanes in ((16, 16), (8, 8), (1, 4)):
+        limits = Limits("cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 2, width)
+        first = next(valid_guesses(problem, limits))
+        assert (first.family, first.config.lanes) == ("packed_lanes", lanes)
+        # a copy of the weights is kept for each number of rows
+        assert next(valid_guesses(replace(problem, m=2), limits)).family == "packed_rows"
+        free = replace(problem, free=frozenset({"m"}))
+        assert next(valid_guesses(free, limits)).family == "packed_rows"
+    assert next(valid_guesses(problem, H200)).family == "packed_rows"
+    config = packed_lanes.DEFAULT
+    assert "must be one of" in (replace(config, lanes=2).why_not(problem, limits) or "")
+    assert "need" in (replace(config, item_n=32).why_not(problem, limits) or "")
+
+
+def test_what_is_made_of_weights_alone_is_not_timed(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dispatch keeps it, or lets another family serve."""
+    plan = packed_lanes.plan(PackedProblem(1, 16, 64), packed_lanes.DEFAULT)
+    assert [one.of_weights for one in plan.launches] == [True, False]
+    ran = []
+    run = PreparedPlan.run
+
+    def seen(self: PreparedPlan) -> float:
+        ran.append([launch.kernel for _, launch in self.steps])
+        return run(self)
+
+    monkeypatch.setattr(PreparedPlan, "run", seen)
+    assert Bench(device, PackedProblem(1, 16, 64)).measure(plan).ok
+    assert ran[0] == [packed_lanes.PACK, packed_lanes.NAME]
+    assert {*map(tuple, ran[1:])} == {(packed_lanes.NAME,)}
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", range(len(MMAS)))
@@ -174,9 +226,10 @@ def test_many_rows_are_right(device: Device, form: str) -> None:
     right(device, packed_gemm, problem, config)
 
 
-@pytest.mark.parametrize("name", ["packed_rows", "packed_mma", "packed_gemm"])
+@pytest.mark.parametrize("name", ["packed_rows", "packed_lanes", "packed_mma", "packed_gemm"])
 def test_every_parameter_changes_the_plan(name: str) -> None:
-    problem, limits = PackedProblem(12, 256, 1024, "bf16", "q4_0"), UNITS
+    rows = 1 if name == "packed_lanes" else 12
+    problem, limits = PackedProblem(rows, 256, 1024, "bf16", "q4_0"), UNITS
     space = space_of(name, problem, limits)
     family = FAMILIES[name]
     for field in fields(family.Config):

@@ -106,6 +106,14 @@ void Graph::read_kept(const Addresses& weights, Kept kept, std::function<int()> 
   of_weights_.push_back({weights, std::move(kept), std::move(make)});
 }
 
+bool Graph::changes(const Addresses& addresses) {
+  const PatientLock lock(recording_);
+  return std::any_of(addresses.begin(), addresses.end(), [&](int64_t address) {
+    Block* block = locate(reinterpret_cast<const void*>(address)).block;
+    return !block || block->pool == pool || written_.count(block);
+  });
+}
+
 int Graph::refuse(const std::string& reason) {
   const PatientLock lock(recording_);
   if (reason_.empty()) reason_ = reason;

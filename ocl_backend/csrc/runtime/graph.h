@@ -32,6 +32,8 @@ class Graph final : public Prepared {
                                    uint64_t count);
   // Reads what was made of weights; `make` makes it again if something was written to these.
   void read_kept(const Addresses& weights, Kept kept, std::function<int()> make);
+  // Whether its commands write to these addresses' memory, or that is memory of its own.
+  bool changes(const Addresses& addresses);
   // Notes why the capture cannot be used; returns a `Status`.
   int refuse(const std::string& reason);
   // Gives every command a kernel of its own. Raises why the capture failed.

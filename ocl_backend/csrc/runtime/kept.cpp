@@ -109,6 +109,12 @@ Kept look_up_kept(const void* maker, const Addresses& weights) {
   return {};
 }
 
+bool has_room_to_keep(c10::DeviceIndex device, size_t bytes) {
+  const size_t most = device_at(device).total_bytes / kShare;
+  const std::lock_guard<std::mutex> lock(shelf().mutex);
+  return shelf().bytes[size_t(device)] + bytes <= most;
+}
+
 void keep(const void* maker, const Addresses& weights, const Counts& writes, Spaces spaces,
           size_t bytes) {
   const Block* first = nullptr;

@@ -30,6 +30,8 @@ struct Kept {
 Kept look_up_kept(const void* maker, const Addresses& weights);
 // The same for a graph, which keeps what it reads and makes nothing anew: changes no entry.
 Kept read_kept(const void* maker, const Addresses& weights);
+// Whether `bytes` more of what is made may be kept on a device.
+bool has_room_to_keep(c10::DeviceIndex device, size_t bytes);
 // The commands so far that write to each address's block.
 Counts writes_to(const Addresses& weights);
 // Keeps what was made of weights, if there is room and nothing was written to them since

@@ -35,9 +35,12 @@ struct Sequence final : Prepared {
   void take(const Part& part, const int64_t* words, c10::SmallVector<int64_t, 24>& taken) const;
   void keep_made(const Addresses& of, const Counts& writes,
                  c10::SmallVector<c10::DataPtr, 4>& spaces) const;
+  size_t made_bytes() const;
+  Kept made_aside(Graph& graph, const Addresses& of, const int64_t* given);
 
   mutable std::mutex mutex;  // guards `replacement`
   Handle replacement;  // runs instead: a program of this one cannot be built
+  Handle otherwise;  // runs instead of making what is not kept; null: it is made for each call
   int64_t number = 0;  // by which Python completes it as a whole; 0: launch by launch
   c10::DeviceIndex device;
   std::vector<int64_t> fixed;
@@ -63,6 +66,12 @@ int Sequence::enqueue(const int64_t* given) try {
   if (of_weights && !waits && keeps_weights()) {
     for (const uint32_t place : weights) given_weights.push_back(words[place]);
     known = graph ? read_kept(this, given_weights) : look_up_kept(this, given_weights);
+    if (graph && otherwise && !known.spaces) known = made_aside(*graph, given_weights, given);
+  }
+  if (otherwise && !waits && !known.spaces &&
+      (known.writes.empty() || !has_room_to_keep(device, made_bytes()))) {
+    runs.fetch_add(1, std::memory_order_relaxed);
+    return otherwise->enqueue(given);
   }
   for (size_t i = 0, made = 0; i < workspaces.size(); ++i) {
     const bool is_known = known.spaces && is_made[i];
@@ -105,6 +114,33 @@ void Sequence::keep_made(const Addresses& of, const Counts& writes,
     made.push_back(std::move(spaces[i]));
   }
   keep(this, of, writes, std::move(made), bytes);
+}
+
+size_t Sequence::made_bytes() const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < workspaces.size(); ++i)
+    if (is_made[i]) bytes += workspaces[i];
+  return bytes;
+}
+
+// Makes what a graph is to read, and keeps it: its commands, which run at each replay, then leave
+// that out. Returns nothing where the graph itself writes to the weights.
+Kept Sequence::made_aside(Graph& graph, const Addresses& of, const int64_t* given) {
+  if (graph.changes(of) || !has_room_to_keep(device, made_bytes())) return {};
+  const Within aside(nullptr);
+  look_up_kept(this, of);  // the first call only notes the weights
+  const Kept noted = look_up_kept(this, of);
+  if (noted.spaces || noted.writes.empty()) return noted;
+  c10::SmallVector<int64_t, 24> words(given, given + is_address.size());
+  words.append(fixed.begin(), fixed.end());
+  c10::SmallVector<c10::DataPtr, 4> spaces;
+  for (const size_t bytes : workspaces) {
+    spaces.push_back(allocate(device, bytes));
+    words.push_back(reinterpret_cast<int64_t>(spaces.back().get()));
+  }
+  if (run_parts(0, of_weights, words.data())) return {};
+  keep_made(of, noted.writes, spaces);
+  return read_kept(this, of);
 }
 
 Handle Sequence::other() const {
@@ -193,6 +229,13 @@ int64_t ocl_sequence_runs(void* sequence) {
 // Lets Python complete the sequence as a whole, by a number of its own. Before its first call.
 void ocl_sequence_await(void* sequence, int64_t number) {
   static_cast<ocl::Sequence&>(**static_cast<ocl::Handle*>(sequence)).number = number;
+}
+
+// Lets another sequence, which takes the same words from the caller, run wherever what this one
+// makes of weights is not kept. Before its first call.
+void ocl_sequence_otherwise(void* sequence, void* by) {
+  auto& self = static_cast<ocl::Sequence&>(**static_cast<ocl::Handle*>(sequence));
+  self.otherwise = *static_cast<ocl::Handle*>(by);
 }
 
 // Lets another sequence, which takes the same words from the caller, run from now on.

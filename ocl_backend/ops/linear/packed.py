@@ -7,6 +7,7 @@ multiply. Weights in a format that no family knows are multiplied as plain numbe
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from ocl_backend.dispatch.prepared_plan import PlanSequence, prepare_plan
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
+from ocl_backend.ops.linear import joined
 from oclgen.families.packed.packed_formats import ALIGNED
 from oclgen.families.packed.packed_unpacking import shape_for, unpacking
 from oclgen.opencl.device import devices
@@ -89,9 +91,18 @@ def packed_linear(
     Raises:
         RuntimeError: shapes, dtypes and format do not fit each other.
     """
-    rows: Any = _PackedLinear
-    out: Tensor = rows.apply(x.reshape(-1, x.shape[-1]), weight, form, out_features, scales)
+    flat = x.reshape(-1, x.shape[-1])
+    out = None
+    if scales is None:
+        out = joined.part(flat, weight, out_features, partial(_joined_product, form=form))
+    if out is None:
+        rows: Any = _PackedLinear
+        out = rows.apply(flat, weight, form, out_features, scales)
     return out.view(*x.shape[:-1], out_features)
+
+
+def _joined_product(x: Tensor, weight: Tensor, n: int, form: str) -> Tensor:
+    return packed_product("packed_linear", x, weight, form, n)
 
 
 class _PackedLinear(torch.autograd.Function):

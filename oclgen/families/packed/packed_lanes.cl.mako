@@ -1,0 +1,131 @@
+<%doc>
+y = x w^T for one row of x and weights of 4 bits whose rows are interleaved: a lane of a vector is
+a row of w, and an item of x is spread to all lanes.
+
+A work-item unpacks words of item_n groups of `lanes` rows of w, and multiplies their weights by x.
+A block has a sum of its own, which is multiplied by the scales of its rows; a zero is multiplied by
+the sum of the block's items of x.
+
+Four bits become a float as the last bits of a power of two, which is then subtracted.
+
+preamble            storage type of x and y (accumulation is fp32)
+numbers             a `packed_lanes.Numbers`
+form                the format's `packed_formats.Text`
+packing             the format
+item_n              groups of rows of w per work-item
+lanes               rows of w that lie together
+loop_n              times that a work-item does so, with groups that follow one another
+ahead               bytes by which quants are asked for before they are read, 0: not at all
+</%doc>
+<%
+    groups = range(item_n)
+    vf, vu = f"float{lanes}", f"uint{lanes}"
+    load = {"half": f"vload_half{lanes}(0, {{}})", "float": f"vload{lanes}(0, {{}})"}
+    load = load.get(numbers.kind, f"LOAD{lanes}({{}})")
+    count, shared = numbers.count, numbers.weights // 32
+    entry = f"block / {shared}" if shared > 1 else "block"
+    words = 4 * lanes  # of a block
+
+    def bits(word, nibble):
+        """Return a vector of floats: halves of bytes of a word, of which each has its own power."""
+        shift = 4 * (nibble % 4)
+        power, value = (127 + 23 - shift) << 23, 2 ** (23 - shift)
+        moved = "bits >> 16" if nibble >= 4 else "bits"
+        return f"as_{vf}({moved} & {15 << shift:#x}u | {power:#x}u) - {value + form.offset}.0f"
+%>\
+${preamble}
+
+% if ahead:
+#if defined(__x86_64__) || defined(__aarch64__) // PoCL, whose own function does nothing
+#define PREFETCH(p) __builtin_prefetch(p)
+#else
+#define PREFETCH(p) prefetch(p, 1)
+#endif
+% endif
+#define SUM1(v) (v)
+% for w in (2, 4, 8, 16):
+#define SUM${w}(v) SUM${w // 2}((v).lo + (v).hi)
+% endfor
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void packed_lanes(
+    __global const elem_t *restrict x, const long offset_x, const int ld_x,
+    __global const uint *restrict lane_quants, const long offset_lane_quants,
+    __global const ${numbers.kind} *restrict lane_numbers, const long offset_lane_numbers,
+    __global elem_t *restrict y, const long offset_y, const int ld_y,
+    const int n, const int blocks)
+{
+    const int entries = ${f"blocks / {shared}" if shared > 1 else "blocks"};
+    x += offset_x;
+    y += offset_y;
+
+    for (int turn = 0; turn < ${loop_n}; ++turn) {
+        const int first = ((int)get_global_id(0) * ${loop_n} + turn) * ${item_n};
+        if (first * ${lanes} >= n) {
+            return;
+        }
+% for g in groups:
+        __global const uint *quants${g} = lane_quants + offset_lane_quants + (long)(first + ${g}) * blocks * ${words};
+        __global const ${numbers.kind} *numbers${g} = lane_numbers + offset_lane_numbers + (long)(first + ${g}) * entries * ${count * lanes};
+% endfor
+        ${vf} ${", ".join(f"acc{g} = 0.0f" for g in groups)};
+
+        for (int block = 0; block < blocks; ++block) {
+% if ahead:
+% for g in groups:
+% for line in range(0, 4 * words, 64):
+            PREFETCH(quants${g} + block * ${words} + ${(ahead + line) // 4});
+% endfor
+% endfor
+% endif
+            ${vf} ${", ".join(f"low{g} = 0.0f, high{g} = 0.0f" for g in groups)};
+% for word in range(4):
+            {
+% for g in groups:
+                const ${vu} bits${g} = vload${lanes}(${word}, quants${g} + block * ${words});
+% endfor
+% for nibble in range(8):
+% for g in groups:
+                {
+                    const ${vf} q = ${bits(word, nibble).replace("bits", f"bits{g}")};
+<% name, at = (("high", 16) if nibble % 2 else ("low", 0)) %>\
+                    ${name}${g} = q * LOAD1(x + block * 32 + ${at + 4 * word + nibble // 2}) + ${name}${g};
+                }
+% endfor
+% endfor
+            }
+% endfor
+% if count == 2:
+            const float16 both = LOAD16(x + block * 32) + LOAD16(x + block * 32 + 16);
+            const float total = SUM16(both);
+% endif
+% for g in groups:
+            {
+                const ${vf} d = ${load.format(f"numbers{g} + ({entry}) * {count * lanes}")};
+% if count == 2:
+                const ${vf} z = ${load.format(f"numbers{g} + ({entry}) * {count * lanes} + {lanes}")};
+% endif
+                acc${g} = (low${g} + high${g}) * d + acc${g};
+% if count == 2:
+                acc${g} = z * ${"-" if numbers.sign == "-" else ""}total + acc${g};
+% endif
+            }
+% endfor
+        }
+% for g in groups:
+        if ((first + ${g}) * ${lanes} < n) {
+            __global elem_t *out = y + (first + ${g}) * ${lanes};
+            const int left = n - (first + ${g}) * ${lanes};
+            if (left >= ${lanes}) {
+                STORE${lanes}(acc${g}, out);
+            } else {
+% for lane in range(lanes - 1):
+                if (${lane} < left) {
+                    STORE1(acc${g}.s${format(lane, "x")}, out + ${lane});
+                }
+% endfor
+            }
+        }
+% endfor
+    }
+}

@@ -1,0 +1,177 @@
+"""Products of one row with weights of 4 bits on processors: rows of w are the lanes of vectors.
+
+Neighbouring rows of w are interleaved by a launch that depends on weights alone, so dispatch keeps
+what it makes. The product then needs no sum across lanes, and loads the numbers of a block (scale
+and zero) for all lanes at once. It is not the family for GPUs, nor for weights that are bytes:
+those take `packed_rows` no longer than it takes to read them. Nor is it for more rows of x, since
+each number of rows would keep a copy of the weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, TypeGuard
+
+from oclgen.families.packed.packed_formats import TEXTS
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.packed_problem import PackedProblem
+from oclgen.parameters import Item, Parts, Range, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.problem import Problem
+from oclgen.problem_parts import DTYPES
+from oclgen.render import dtype_preamble, render
+
+NAME, PACK = "packed_lanes", "packed_lanes_pack"
+QUANTS, NUMBERS = "lane_quants", "lane_numbers"
+"""Workspaces: the quants of the rows, interleaved by words, and the numbers of their blocks."""
+
+BLOCK = 32
+"""Weights that have the same numbers, in 16 bytes."""
+WIDTHS = (4, 8, 16)
+"""Lanes of a vector."""
+MAX_VECTORS = 48
+"""Vectors of sums of a work-item; more spill to memory."""
+ITEMS_PER_UNIT = 8
+"""Work-items of a core: each costs as much as some hundred weights of a row of lanes."""
+MOST_IN_TURN = 16
+"""Groups of rows that a work-item multiplies one after the other; more save nothing."""
+AHEAD = 4096
+"""Bytes of quants that a processor is asked for before it reads them, as in `packed_rows`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What a block has beside its quants.
+
+    Attributes:
+        kind: type in OpenCL C as it is kept; "elem_t" is the problem's dtype.
+        nbytes: bytes of one; 0: those of the dtype.
+        count: 1, a scale, or 2, a scale and a zero.
+        sign: of the zero in a weight, q * scale + zero.
+        weights: how many weights have them.
+    """
+
+    kind: str
+    nbytes: int
+    count: int
+    sign: str = "+"
+    weights: int = BLOCK
+
+
+FORMATS = {"q4_0": Numbers("half", 2, 1), "q4_1": Numbers("half", 2, 2)}
+"""Numbers of GGUF's formats; those of q4_k are products, which halves do not hold exactly."""
+FORMATS["q4_k"] = Numbers("float", 4, 2, "-")
+
+
+def numbers_of(problem: PackedProblem) -> Numbers | None:
+    """Return what a problem's blocks have beside 16 bytes of quants, None for other formats."""
+    if group := problem.packing.group:
+        return Numbers("elem_t", 0, 1 + problem.packing.zeros, weights=group)
+    return FORMATS.get(problem.format)
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; its template begins with the legend."""
+
+    item_n: Item
+    lanes: Vector
+    loop_n: Parts = 1
+    ahead: Annotated[int, Range(0, 1 << 14)] = 0
+
+    def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if self.lanes not in WIDTHS:
+            return f"lanes={self.lanes} must be one of {WIDTHS}"
+        vectors = 3 * self.item_n * max(1, self.lanes // 8)
+        if vectors > MAX_VECTORS:
+            return (
+                f"item_n={self.item_n} lanes={self.lanes} needs {vectors} vectors of sums per "
+                f"work-item; at most {MAX_VECTORS} stay in registers"
+            )
+        return None
+
+    def needs(self, problem: PackedProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        frames = (Frame(PACK, (1, 1)), Frame(NAME, (1,)))
+        return Needs(frames, _workspaces(problem, self))
+
+
+DEFAULT = Config(item_n=1, lanes=8)
+TRAITS = Traits(rank=9, for_cpus=True, for_kept_weights=True)
+
+
+def serves(problem: Problem) -> TypeGuard[PackedProblem]:
+    """Say whether it is a product of one row with weights of 4 bits that have such numbers."""
+    if not isinstance(problem, PackedProblem) or problem.m > 1:
+        return False
+    return numbers_of(problem) is not None
+
+
+def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind != "cpu":
+        return []
+    lanes = max(4, min(16, limits.native_float_width))
+    return [
+        Config(item_n, lanes, loop_n=_turns(problem.n, lanes * item_n, limits), ahead=AHEAD)
+        for item_n in (1, 2)
+    ]
+
+
+def _turns(n: int, rows: int, limits: Limits) -> int:
+    """Return how often a work-item multiplies `rows` rows of w, one group after the other."""
+    items = ITEMS_PER_UNIT * limits.compute_units
+    return max(1, min(MOST_IN_TURN, ceil_div(n, rows) // items))
+
+
+def _groups(problem: PackedProblem, config: Config) -> int:
+    """Return the groups of `lanes` rows, those included that fill the last work-item's."""
+    return round_up(ceil_div(problem.n, config.lanes), config.item_n)
+
+
+def _workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    numbers = numbers_of(problem)
+    assert numbers is not None
+    rows = _groups(problem, config) * config.lanes
+    each = numbers.count * (numbers.nbytes or DTYPES[problem.dtype])
+    return (
+        (QUANTS, rows * problem.k // 2),
+        (NUMBERS, rows * problem.k // numbers.weights * each),
+    )
+
+
+def plan(problem: PackedProblem, config: Config) -> Plan:
+    """Return the launch that interleaves rows of w, and the product."""
+    numbers, blocks = numbers_of(problem), problem.k // BLOCK
+    assert numbers is not None
+    shared: dict[str, Any] = {
+        "numbers": numbers, "lanes": config.lanes, "preamble": dtype_preamble(problem.dtype),
+        "form": TEXTS[problem.format], "packing": problem.packing,
+    }  # fmt: skip
+    groups = _groups(problem, config)
+    scales = buffer("scales") if problem.packing.group else ()
+    row_bytes = problem.packing.row_bytes(problem.k)
+    pack = Launch(
+        text=LazyText(lambda: render(PACK, **shared)),
+        kernel=PACK,
+        global_size=(blocks, groups),
+        local_size=(1, 1),
+        args=(
+            *buffer("w"), *scales, *buffer(QUANTS), *buffer(NUMBERS), Scalar(problem.n),
+            Scalar(row_bytes), Scalar(blocks),
+        ),
+        of_weights=True,
+    )  # fmt: skip
+    product = Launch(
+        text=LazyText(lambda: render(NAME, **{**asdict(config), **shared})),
+        kernel=NAME,
+        global_size=(ceil_div(groups // config.item_n, config.loop_n),),
+        local_size=(1,),
+        args=(
+            *buffer("x"), Scalar(problem.k, name="ld_x"), *buffer(QUANTS), *buffer(NUMBERS),
+            *buffer("y"), Scalar(problem.n, name="ld_y"), Scalar(problem.n), Scalar(blocks),
+        ),
+    )  # fmt: skip
+    return Plan((pack, product), _workspaces(problem, config))

@@ -1,0 +1,70 @@
+<%doc>
+Interleaves `lanes` neighbouring rows of packed weights: a block of 32 weights is 4 words of each
+row, and the numbers of its rows. Byte b of a block's 16 has weight b in its low half and weight
+16 + b in its high half. Rows past the edge are the last one again.
+
+lane_quants         [groups of rows, blocks, 4, lanes] words
+lane_numbers        [groups of rows, blocks with numbers of their own, count, lanes]
+
+preamble            storage type of scales
+numbers             a `packed_lanes.Numbers`
+form                the format's `packed_formats.Text`
+packing             the format
+lanes               rows of w that lie together
+</%doc>
+<%
+    subs = packing.block // 32
+    kind = {"half": "ushort"}.get(numbers.kind, numbers.kind)
+    shared = numbers.weights // 32
+%>\
+${preamble}
+
+#define WORD(p) ((uint)(p)[0] | (uint)(p)[1] << 8 | (uint)(p)[2] << 16 | (uint)(p)[3] << 24)
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void packed_lanes_pack(
+    __global const uchar *restrict w, const long offset_w,
+% if packing.group:
+    __global const elem_t *restrict scales, const long offset_scales,
+% endif
+    __global uint *restrict lane_quants, const long offset_lane_quants,
+    __global ${kind} *restrict lane_numbers, const long offset_lane_numbers,
+    const int n, const int row_bytes, const int blocks)
+{
+    const int block = (int)get_global_id(0), group = (int)get_global_id(1);
+    __global uint *quants = lane_quants + offset_lane_quants + ((long)group * blocks + block) * ${4 * lanes};
+    const int entry = ${f"block / {shared}" if shared > 1 else "block"}, entries = ${f"blocks / {shared}" if shared > 1 else "blocks"};
+    __global ${kind} *kept = lane_numbers + offset_lane_numbers + ((long)group * entries + entry) * ${numbers.count * lanes};
+
+    for (int lane = 0; lane < ${lanes}; ++lane) {
+        const int row = min(group * ${lanes} + lane, n - 1);
+% if subs > 1:
+        __global const uchar *p = w + offset_w + row * (long)row_bytes + block / ${subs} * ${packing.block_bytes};
+        const int at = block % ${subs} * 32;
+        __global const uchar *both = p + ${form.quants} + at / 64 * 32;
+        const uint shift = at / 32 % 2 * 4;
+        for (int word = 0; word < 4; ++word) {
+            const uint low = WORD(both + 4 * word) >> shift & 0x0f0f0f0fu;
+            const uint high = WORD(both + 16 + 4 * word) >> shift & 0x0f0f0f0fu;
+            quants[word * ${lanes} + lane] = low | high << 4;
+        }
+% for line in form.numbers.splitlines():
+        ${line}
+% endfor
+        kept[lane] = d;
+        kept[${lanes} + lane] = z;
+% else:
+        __global const uchar *p = w + offset_w + row * (long)row_bytes + block * ${packing.block_bytes};
+        for (int word = 0; word < 4; ++word) {
+            quants[word * ${lanes} + lane] = WORD(p + ${form.quants} + 4 * word);
+        }
+% for i in range(numbers.count):
+% if packing.group:
+        kept[${i * lanes} + lane] = scales[offset_scales + ${numbers.count} * (entry * (long)n + row) + ${i}];
+% else:
+        kept[${i * lanes} + lane] = (ushort)(p[${2 * i}] | p[${2 * i + 1}] << 8);
+% endif
+% endfor
+% endif
+    }
+}
