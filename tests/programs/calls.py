@@ -43,7 +43,10 @@ TOLERANCES = {
 OWN_ERRORS = 8
 """An item may be that many times as far from float64 as the CPU's worst one is."""
 """Errors of the CPU that say it lacks a kernel, which the device may have."""
-LACKS = re.compile(r"not implemented for '(Half|BFloat16)'|could not create a primitive")
+LACKS = re.compile(
+    r"not implemented for '(Half|BFloat16)'|could not create a primitive|^ZeroDivisionError"
+    r"|expected m1 and m2 to have the same dtype"
+)
 
 
 @dataclass(frozen=True)
@@ -304,8 +307,9 @@ def made(call: Call, seed: int, device: Any, wide: bool = False) -> list[Any] | 
     try:
         with torch.set_grad_enabled(call.gradients):
             result = eval(call.text, names)
-            if call.gradients:
-                result.sum().backward()
+            if call.gradients:  # weights, since those of a softmax's sum are all 0
+                steps = torch.arange(result.numel(), device=device).view(result.shape)
+                (result * (steps % 5 - 1.5)).sum().backward()
         found = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves(result)]
         found += [names[name].detach() for name in call.tensors]
         found += [leaf.grad for leaf in leaves]

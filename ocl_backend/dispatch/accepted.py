@@ -1,0 +1,141 @@
+"""Which dtypes and numbers an operator takes: those that the CPU takes.
+
+They differ from operator to operator without a rule. So the CPU is asked once for each form of a
+call: its dtypes, options and the range of its numbers. A call of a known form costs one look-up,
+and one that the shim recalls costs nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ocl_backend.dispatch.errors import raised
+
+MOST_ITEMS = 1 << 13
+"""Larger calls are judged by their shapes alone, on torch's meta device, and by a small call: the
+CPU computes what it is asked, and two vectors of this length can broadcast to a matrix."""
+
+SMALL = 4
+"""Sizes and numbers of the small call."""
+
+NO_KERNEL = "not implemented for"
+"""Part of torch's message for a dtype without a kernel."""
+
+BEYOND = {
+    "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+}
+"""Dtypes that an operator takes beside the CPU's, as CUDA does: a mixture of experts counts its
+tokens by `histc` of integers."""
+
+_LIMITS = (-(2**63), -(2**31), -(2**15), -(2**7), 0, 2**7, 2**8, 2**15, 2**31, 2**63)
+"""Numbers between two of these fit the same integer dtypes."""
+
+
+def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]:
+    """Return the check of an operator's calls, which raises what the CPU raises for such a form.
+
+    Args:
+        overload: the operator.
+    """
+    accepted: set[Any] = set()
+
+    def check(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        form = tuple(map(_form, args))
+        if kwargs:
+            form = (form, *kwargs, *map(_form, kwargs.values()))
+        if form not in accepted:
+            _ask(overload, args, kwargs)
+            accepted.add(form)
+
+    return check
+
+
+def _form(value: Any) -> Any:
+    """Return what an argument contributes to whether a call is accepted.
+
+    A call without items takes numbers that others do not, so it is of another form.
+    """
+    if isinstance(value, Tensor):
+        return value.dtype, value.dim() == 0, value.numel() == 0, value.layout
+    kind = value.__class__
+    if kind is int or kind is float:
+        return kind, bisect(_LIMITS, value), value in (torch.inf, -torch.inf), value != value
+    if kind is list or kind is tuple:
+        return tuple(dict.fromkeys(map(_form, value)))
+    return kind if kind in (torch.device, torch.Generator) else value
+
+
+def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Make a call of the same form on the CPU.
+
+    Raises:
+        Exception: what the CPU raises.
+    """
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    numbers = [abs(leaf) for leaf in leaves if type(leaf) is int and leaf]
+    is_small = sum(map(Tensor.numel, tensors)) * prod(numbers) <= MOST_ITEMS
+    error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
+    if error is not None and is_small and tensors:
+        # the values of the stand-ins may be at fault; the call's own ones cannot be
+        error = _refusal(overload, *tree_map(_on_cpu, (args, kwargs)), MOST_ITEMS, as_given=True)
+    if error is None and not is_small:
+        error = _refusal(overload, *tree_map(_small, (args, kwargs)), MOST_ITEMS)
+        if error is not None and NO_KERNEL not in str(error):
+            error = None  # sizes that do not fit each other any more
+    if error is not None and not _is_taken_here(overload, tensors, error):
+        raise error
+
+
+def _refusal(
+    overload: Any, args: Sequence[Any], kwargs: dict[str, Any], most: int, as_given: bool = False
+) -> Exception | None:
+    """Return what the CPU raises, or meta above `most` items, without warnings of determinism."""
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode(0)
+    try:
+        return raised(overload, args, kwargs, most, as_given)
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+
+
+def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -> bool:
+    """Say whether a right call may raise this on the CPU.
+
+    It may lack an operator, or its kernel for 16 bits; and devices do not look for zero divisors.
+    """
+    if isinstance(error, NotImplementedError):
+        text = str(error)
+        lacks_all = NO_KERNEL not in text
+        beyond = BEYOND.get(overload._schema.name, ())
+        return (
+            lacks_all
+            or any(name in text for name in ("'Half'", "'BFloat16'"))
+            or any(tensor.dtype in beyond for tensor in tensors)
+        )
+    return str(error).startswith("ZeroDivisionError")
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.cpu() if isinstance(leaf, Tensor) else leaf
+
+
+def _small(leaf: Any) -> Any:
+    """Return an argument of the small call."""
+    if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+        sizes = [min(size, SMALL) for size in leaf.shape]
+        return torch.empty_strided(sizes, _dense(sizes), dtype=leaf.dtype, device=leaf.device)
+    if type(leaf) is int or type(leaf) is float:
+        return max(-SMALL, min(leaf, SMALL)) if abs(leaf) < torch.inf else leaf
+    return leaf
+
+
+def _dense(sizes: Sequence[int]) -> list[int]:
+    return [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
