@@ -22,6 +22,9 @@ OF_THE_DEVICE = (torch.OutOfMemoryError, torch.AcceleratorError, BuildError, Lau
 MOST_ITEMS = 1 << 22
 """Larger calls are judged by their shapes alone, on torch's meta device."""
 
+NO_KERNEL = "not implemented for"
+"""Part of torch's message for a dtype without a kernel."""
+
 SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
@@ -57,7 +60,8 @@ def as_the_cpu_tells(
     args = [[_with_values(x) for x in arg] if isinstance(arg, lists) else arg for arg in args]
     theirs = raised(overload, args, kwargs, MOST_ITEMS)
     # an operator that torch has for devices of others alone says so on the CPU
-    beside = isinstance(theirs, NotImplementedError) > isinstance(error, NotImplementedError)
+    lacks = isinstance(theirs, NotImplementedError) and NO_KERNEL not in str(theirs)
+    beside = lacks > isinstance(error, NotImplementedError)
     return error if theirs is None or beside else theirs
 
 

@@ -195,7 +195,7 @@ def _given(
         dtype = first if chosen < 0.4 else rng.choice(ALL)
         return Given(dtype, shape if number < 0.6 else (0,), layout if number < 0.6 else "dense", "tame")
     dtype = first
-    if name != "a" and chosen > (1 if operation.smooth else 0.7):
+    if name != "a" and chosen > (0.7 if operation.mixed and not operation.smooth else 1):
         dtype = rng.choice(ALL)
     lies = shape if name == "a" else _shape(rng, operation, name, sizes, shape)
     return Given(dtype, lies, layout, operation.values if number < 0.5 else "tame")

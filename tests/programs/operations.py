@@ -28,8 +28,9 @@ class Operation:
     """One call.
 
     `dtypes` are those of a; half of the other tensors have a's. `values` says which special ones
-    come: a dtype's limits, or only infinities and NaN, or none. `shapes` has sizes by letters. Of
-    `smooth` ones, gradients are compared, too.
+  come: a dtype's limits, or only infinities and NaN, or none. `shapes` has sizes by letters. Of
+    `smooth` ones, gradients are compared, too; theirs and those of ones that are not `mixed` are
+    tensors of one dtype.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Operation:
     values: Values = "limits"
     shapes: dict[str, str] = field(default_factory=dict)
     smooth: bool = False
+    mixed: bool = True
 
 
 def _each(
@@ -180,7 +182,9 @@ INDEXING = (
     Operation("functional.one_hot({i})"), Operation("torch.isin({a}, {b})", values="tame"),
     Operation("torch.searchsorted({a}.flatten().sort().values, {b})", values="tame"),
     Operation("torch.bucketize({a}, {b}.flatten().sort().values)", values="tame"),
-    Operation("{a}.put_({q}.abs(), {b})"), Operation("torch.tril({a}, {k})"),
+    Operation("{a}.put_({p}, {b}.new_ones({p}.shape))"),
+    Operation("{a}.put_({i}, {b}.new_ones({i}.shape), accumulate=True)", values="tame"),
+    Operation("torch.tril({a}, {k})"),
     Operation("torch.triu({a})"), Operation("torch.diag({a})"),
     Operation("{a}.repeat_interleave({k}, {d})"),
 )  # fmt: skip
@@ -234,7 +238,7 @@ PRODUCTS = (
               {"a": "2cww", "b": "mc33", "c": "m"}, True),
     Operation("functional.conv1d({a}, {b})", values="tame", shapes={"a": "2cw", "b": "mc3"}),
     Operation("functional.conv_transpose2d({a}, {b})", values="tame",
-              shapes={"a": "2cww", "b": "cm33"}),
+              shapes={"a": "2cww", "b": "cm33"}, mixed=False),
     Operation("functional.scaled_dot_product_attention({a}, {b}, {c})", FLOATS, "tame",
               {"a": "2cnk", "b": "2cmk", "c": "2cmk"}),
 )  # fmt: skip
@@ -245,7 +249,7 @@ _RESIZES = ("mode='nearest'", "mode='bilinear'", "mode='bicubic'", "mode='neares
             "mode='bicubic', antialias=True", "mode='bicubic', align_corners=True")  # fmt: skip
 LAYERS = (
     *(Operation(f"functional.interpolate({{a}}, size=({size}), {how})", BYTES_TOO, "tame", _IMAGE)
-      for how in _RESIZES for size in ("9, 4", "3, {k}", "{k}, 8")),
+      for how in _RESIZES for size in ("9, 4", "3, 1 + {k}", "1 + {k}, 8")),
     *(Operation(f"functional.interpolate({{a}}, scale_factor={scale}, {how})", dtypes, "tame",
                 _IMAGE)
       for how in _RESIZES for scale in (0.6, 1.7) for dtypes in (BYTES_TOO, ALL)),

@@ -190,7 +190,14 @@ def _truth(reduction: Reduction, x: Tensor, dims: Dims, keepdim: bool) -> Tensor
 
 def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the out form of `any_` or `all_`: bytes have outputs of bool, too."""
-    return into(lambda *args, **kwargs: function(*args, **kwargs).bool())
+
+    def run(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        if out.dtype not in (torch.bool, torch.uint8):
+            raise RuntimeError(f"any and all write bools or bytes, not {out.dtype}")
+        result = function(*args, **kwargs).bool()
+        return out.resize_(result.shape).copy_(result)
+
+    return run
 
 
 def count_nonzero(x: Tensor, dims: Dims = None) -> Tensor:
@@ -275,17 +282,14 @@ def nansum(
     return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
 
 
-def nansum_out(
-    x: Tensor,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-    out: Tensor,
-) -> Tensor:
-    """Write the sum of all items that are not NaN to `out`; it is added in the dtype of `out`."""
-    result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
-    return out.resize_(result.shape).copy_(result)
+def _in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of a reduction that combines items in the dtype of its output."""
+
+    def run(*args: Any, dtype: torch.dtype | None = None, out: Tensor, **kwargs: Any) -> Tensor:
+        result = function(*args, dtype=dtype or out.dtype, **kwargs)
+        return out.resize_(result.shape).copy_(result)
+
+    return run
 
 
 def vector_norm(
@@ -330,14 +334,14 @@ def norm(
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": sum_,
-    "sum.IntList_out": into(sum_),
+    "sum.IntList_out": _in_dtype_of_out(sum_),
     "nansum": nansum,
-    "nansum.out": nansum_out,
+    "nansum.out": _in_dtype_of_out(nansum),
     "mean.dim": mean,
-    "mean.out": into(mean),
+    "mean.out": _in_dtype_of_out(mean),
     "prod": prod_,
     "prod.dim_int": prod_,
-    "prod.int_out": into(prod_),
+    "prod.int_out": _in_dtype_of_out(prod_),
     "any": any_,
     "any.dim": any_,
     "any.dims": any_,
