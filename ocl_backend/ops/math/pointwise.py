@@ -50,6 +50,9 @@ PROMOTION = {
     Promotion.BOOL: PROMOTE.ALWAYS_BOOL,
 }
 
+WIDE = torch.float32, torch.float64, torch.int64
+"""Dtypes of which a result can be stored in any other at once."""
+
 ROWS = {**POINTWISE, **SPECIAL}
 CALLED = {**HELPERS, **FUNCTIONS}
 
@@ -219,15 +222,16 @@ def _resized(call: Call, bound: Bound) -> bool:
 def _made_before(call: Call, bound: Bound) -> Tensor | None:
     """Return what a result is written to before an output of another dtype; None: to that output.
 
-    Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored.
-    Bools that are added are 2 before. A truth value is 0 or 1 at once.
+    Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored. A
+    compiler may widen an int, too. Bools that are added are 2 before. A truth value is 0 or 1 at
+    once.
     """
     if not call.output or call.in_place:
         return None
     out: Tensor = bound[call.output]
     op = ROWS[_row(call, bound)]
     _, result = _dtypes(op, call, bound)
-    if out.dtype is result or op.rule is Promotion.BOOL or result.itemsize > 2:
+    if out.dtype is result or op.rule is Promotion.BOOL or result in WIDE:
         return None
     check_cast(result, out.dtype)
     return torch.empty_like(out, dtype=result)
