@@ -170,7 +170,9 @@ BINARY = {
         "", integer="other < (T)(0) || other >= (T)(BITS) ? (T)(0) : self << other"
     ),
     "bitwise_right_shift": Op(
-        "", integer="self >> (other < (T)(0) || other >= (T)(BITS) ? (T)(BITS - 1) : other)"
+        "",
+        integer="other < (T)(0) || other >= (T)(BITS) ? (self < (T)(0) ? (T)(-1) : (T)(0))"
+        " : self >> other",
     ),
 }
 BINARY["floor_divide"] = BINARY["div:floor"]

@@ -276,9 +276,11 @@ def _alike(mine: Tensor, truth: Tensor) -> bool:
 
 
 def _as_exact(mine: Tensor, truth: Tensor, exact: Tensor) -> bool:
-    """Whether the device is not much farther from float64 than the CPU is."""
+    """Whether the device agrees with float64, or is not much farther from it than the CPU is."""
     if not truth.dtype.is_floating_point or exact.shape != truth.shape:
         return False
+    if _alike(mine, exact.to(truth.dtype)):
+        return True
     seen = truth.isfinite() & exact.isfinite() & mine.isfinite()
     if not torch.equal(torch.where(seen, 0, mine), torch.where(seen, 0, truth)):
         return bool(((mine == truth) | seen | (mine.isnan() & truth.isnan())).all())

@@ -20,7 +20,6 @@ from ocl_backend.dispatch.checks import (
     BY_VALUE,
     Apart,
     check_apart,
-    check_bools,
     check_value,
     check_written,
     distances,
@@ -248,7 +247,6 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     op = ROWS[row]
     compute, result = _dtypes(op, call, bound)
     inputs = _inputs(call, bound)
-    check_bools(call.row, inputs.values())
     shape = _shape(call, bound)
     device = _device(call, inputs, bound)
     fresh = None
@@ -276,7 +274,8 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
         ]
         expression = of_kernel(kernel, shape, lies)
         rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
-    return PreparedCall(run, rule, values_of(bound, names, kernel), fresh, apart)
+    values = values_of(bound, names, kernel, compute is torch.bool)
+    return PreparedCall(run, rule, values, fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:
