@@ -24,7 +24,7 @@ TORCH = (
     *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
-    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *("upsample_linear1d", "upsample_trilinear3d"),
     *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
     *(
         "max_unpool2d",
