@@ -98,7 +98,8 @@ def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
     if str(argument.type) != "Tensor" or not isinstance(value, int | float | complex):
         return value
     like = tensors[0] if tensors else torch.empty(0)
-    return torch.scalar_tensor(value, dtype=torch.result_type(like, value))
+    dtype = torch.bool if isinstance(value, bool) else torch.result_type(like, value)
+    return torch.scalar_tensor(value, dtype=dtype)
 
 
 def _twin(leaf: Any, place: str) -> Any:

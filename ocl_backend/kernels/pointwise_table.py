@@ -202,8 +202,15 @@ ACTIVATIONS = {  # besides those of oclgen.activations, which epilogues know, to
         " 0.5 * self * ((T)(1) + tanh(u))"
     ),
     "leaky_relu": Op("self > (T)(0) ? self : self * negative_slope"),
-    "hardswish": Op("self * clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
-    "hardsigmoid": Op("clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
+    # C's `clamp` is undefined for NaN
+    "hardswish": Op(
+        "const T u = self + 3.0; self * (u < (T)(0) ? (T)(0) : u > (T)(6) ? (T)(6) : u)"
+        " * 0.16666666666666666667"
+    ),
+    "hardsigmoid": Op(
+        "const T u = self + 3.0; (u < (T)(0) ? (T)(0) : u > (T)(6) ? (T)(6) : u)"
+        " * 0.16666666666666666667"
+    ),
     "softplus": Op("self * beta > threshold ? self : log1p(exp(self * beta)) / beta"),
     "softshrink": Op(
         "self > lambd ? self - lambd : self < -lambd ? self + lambd : self != self ? self : (T)(0)"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import into
+from ocl_backend.dispatch.outputs import into, stored
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
@@ -194,8 +194,7 @@ def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
         if out.dtype not in (torch.bool, torch.uint8):
             raise RuntimeError(f"any and all write bools or bytes, not {out.dtype}")
-        result = function(*args, **kwargs).bool()
-        return out.resize_(result.shape).copy_(result)
+        return stored(function(*args, **kwargs).bool(), out)
 
     return run
 
@@ -286,8 +285,7 @@ def _in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the out form of a reduction that combines items in the dtype of its output."""
 
     def run(*args: Any, dtype: torch.dtype | None = None, out: Tensor, **kwargs: Any) -> Tensor:
-        result = function(*args, dtype=dtype or out.dtype, **kwargs)
-        return out.resize_(result.shape).copy_(result)
+        return stored(function(*args, dtype=dtype or out.dtype, **kwargs), out)
 
     return run
 
