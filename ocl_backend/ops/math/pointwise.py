@@ -25,7 +25,7 @@ from ocl_backend.dispatch.checks import (
     distances,
     in_one_place,
 )
-from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
+from ocl_backend.dispatch.outputs import NARROW, check_cast, elementwise_strides, resized_elementwise
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
@@ -48,9 +48,6 @@ PROMOTION = {
     Promotion.FLOAT: PROMOTE.INT_TO_FLOAT,
     Promotion.BOOL: PROMOTE.ALWAYS_BOOL,
 }
-
-WIDE = torch.float32, torch.float64, torch.int64
-"""Dtypes of which a result can be stored in any other at once."""
 
 ROWS = {**POINTWISE, **SPECIAL}
 CALLED = {**HELPERS, **FUNCTIONS}
@@ -230,7 +227,7 @@ def _made_before(call: Call, bound: Bound) -> Tensor | None:
     out: Tensor = bound[call.output]
     op = ROWS[_row(call, bound)]
     _, result = _dtypes(op, call, bound)
-    if out.dtype is result or op.rule is Promotion.BOOL or result in WIDE:
+    if out.dtype is result or op.rule is Promotion.BOOL or result not in NARROW:
         return None
     check_cast(result, out.dtype)
     return torch.empty_like(out, dtype=result)

@@ -140,16 +140,17 @@ def sum_(
     return reduce(SUM, x, dims, keepdim, _sum_dtype(x, dtype))
 
 
-def dots_of_rows(x: Tensor, y: Tensor) -> Tensor:
-    """Return the dot products of the rows of `x` and `y`, in fp32.
+def dots_of_rows(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the dot products of the rows of `x` and `y`; products are not rounded.
 
     Args:
-        x: [..., items], of floats of at most 32 bits.
+        x: [..., items], of a dtype that becomes `dtype` or its wider register without a loss.
         y: of the same shape; with the same strides nothing is copied.
+        dtype: of the result.
     """
     if x.stride() != y.stride():
         x, y = x.contiguous(), y.contiguous()
-    return reduce(DOT, x, -1, False, torch.float32, other=y)
+    return reduce(DOT, x, -1, False, dtype, other=y)
 
 
 def mean(
