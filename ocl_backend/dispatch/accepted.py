@@ -28,6 +28,9 @@ MOST_MADE = 1 << 17
 SMALL = 4
 """Sizes and numbers of the small call."""
 
+OVERFLOW = "without overflow"
+"""Part of torch's message for a number beyond a dtype."""
+
 ASKED = {"aten::convolution_overrideable": torch.ops.aten.convolution.default}
 """The CPU's operator of the same arguments, where torch has one for devices of others alone."""
 
@@ -94,18 +97,25 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     Raises:
         Exception: what the CPU raises.
     """
-    leaves = tree_leaves((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    arguments = overload._schema.arguments
+    names = [argument.name for argument in arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    sizes = {a.name: given[a.name] for a in arguments if a.name in given and "int" in str(a.type)}
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     items = sum(map(Tensor.numel, tensors))
-    largest = max((abs(leaf) for leaf in leaves if type(leaf) is int), default=1)
+    largest = max((abs(leaf) for leaf in tree_leaves(sizes) if type(leaf) is int), default=1)
     is_small = items <= MOST_ITEMS and max(items, 1) * largest <= MOST_MADE
+    if not tensors:  # a range's length is a number's
+        numbers = [abs(leaf) for leaf in tree_leaves(given) if type(leaf) in (int, float)]
+        is_small = max(numbers, default=1) <= MOST_ITEMS
     error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
     if error is not None and is_small and tensors:
         # the values of the stand-ins may be at fault; the call's own ones cannot be
         error = _refusal(overload, *tree_map(_on_cpu, (args, kwargs)), MOST_ITEMS, as_given=True)
     if not is_small:
-        small = _refusal(overload, *tree_map(_small, (args, kwargs)), MOST_ITEMS, as_given=True)
-        if small is not None and NO_KERNEL in str(small):
+        few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
+        small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
+        if small is not None and (NO_KERNEL in str(small) or OVERFLOW in str(small)):
             error = small  # others may be of sizes that do not fit each other any more
     if error is not None and not _is_taken_here(overload, tensors, error):
         raise error
@@ -146,11 +156,12 @@ def _on_cpu(leaf: Any) -> Any:
 
 
 def _small(leaf: Any) -> Any:
-    """Return an argument of the small call, which lies on the CPU."""
-    if isinstance(leaf, torch.device):
-        return torch.device("cpu")
+    """Return a tensor of the small call, which lies on the CPU; others as they are."""
     if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
         return torch.ones([min(size, SMALL) for size in leaf.shape], dtype=leaf.dtype)
-    if type(leaf) is int or type(leaf) is float:
-        return max(-SMALL, min(leaf, SMALL)) if abs(leaf) < torch.inf else leaf
-    return None if isinstance(leaf, torch.Generator) else leaf
+    return leaf
+
+
+def _fewer(leaf: Any) -> Any:
+    """Return a size of the small call."""
+    return max(-SMALL, min(leaf, SMALL)) if type(leaf) is int else leaf

@@ -133,7 +133,12 @@ BINARY = {
         integer="(T)(self - floored(self, other) * other)",
         helper="floored",
     ),
-    "pow": Op("pow(self, exponent)", integer="power(self, exponent)", helper="power"),
+    # the square as torch's CPU has it, and PoCL's `pow` is 1 for the largest double
+    "pow": Op(
+        "exponent == (T)(2) ? self * self : pow(self, exponent)",
+        integer="power(self, exponent)",
+        helper="power",
+    ),
     "atan2": Op("atan2(self, other)", FLOAT),
     "hypot": Op("hypot(self, other)"),
     "copysign": Op("copysign(self, other)", FLOAT),

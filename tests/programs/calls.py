@@ -140,7 +140,7 @@ def _call(rng: Random, operation: Operation) -> Call:
         if name in "abcomijpq":
             tensors[name] = _given(rng, operation, name, first, shape, dim, sizes)
             words[name] = name
-    words["t"] = str(rng.choice(ALL))
+    words["t"] = str(_other(rng, first))
     words["k"] = str(rng.choice((1, 2, 3)))
     text = operation.text
     while "{n}" in text:
@@ -150,6 +150,12 @@ def _call(rng: Random, operation: Operation) -> Call:
     for name, word in words.items():
         text = text.replace(f"{{{name}}}", word)
     return Call(text, tensors, operation.smooth)
+
+
+def _other(rng: Random, first: torch.dtype) -> torch.dtype:
+    """Return a dtype that items may be converted to: C leaves floats below 0 as bytes undefined."""
+    found = rng.choice(ALL)
+    return torch.int64 if found is torch.uint8 and first.is_floating_point else found
 
 
 def _shape(
@@ -184,16 +190,22 @@ def _given(
     at = dim if -len(shape) <= dim < len(shape) else 0
     length = shape[at] if shape else 1
     if name in "ijpq":
-        dtype = torch.int64 if chosen < 0.9 else rng.choice((torch.int32, torch.uint8, torch.float32))
+        dtype = (
+            torch.int64 if chosen < 0.9 else rng.choice((torch.int32, torch.uint8, torch.float32))
+        )
         values = "positions" if name in "ij" else "permutation"
         lies = shape if name in "jq" else (length,)
-        return Given(dtype, lies, "dense", values, length if name in "ij" else at if name == "q" else 0)
+        return Given(
+            dtype, lies, "dense", values, length if name in "ij" else at if name == "q" else 0
+        )
     if name == "m":
         like = shape if chosen < 0.9 else shape[:1]
         return Given(torch.bool if number < 0.9 else torch.uint8, like, layout, "tame")
     if name == "o":
-        dtype = first if chosen < 0.4 else rng.choice(ALL)
-        return Given(dtype, shape if number < 0.6 else (0,), layout if number < 0.6 else "dense", "tame")
+        dtype = first if chosen < 0.4 else _other(rng, first)
+        return Given(
+            dtype, shape if number < 0.6 else (0,), layout if number < 0.6 else "dense", "tame"
+        )
     dtype = first
     if name != "a" and chosen > (0.7 if operation.mixed and not operation.smooth else 1):
         dtype = rng.choice(ALL)
@@ -312,7 +324,9 @@ def made(call: Call, seed: int, device: Any, wide: bool = False) -> list[Any] | 
             if call.gradients:  # weights, since those of a softmax's sum are all 0
                 steps = torch.arange(result.numel(), device=device).view(result.shape)
                 (result * (steps % 5 - 1.5)).sum().backward()
-        found = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves(result)]
+        found = [
+            leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves(result)
+        ]
         found += [names[name].detach() for name in call.tensors]
         found += [leaf.grad for leaf in leaves]
         for leaf in found:

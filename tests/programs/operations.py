@@ -27,10 +27,10 @@ Values = Literal["limits", "open", "tame"]
 class Operation:
     """One call.
 
-    `dtypes` are those of a; half of the other tensors have a's. `values` says which special ones
-  come: a dtype's limits, or only infinities and NaN, or none. `shapes` has sizes by letters. Of
-    `smooth` ones, gradients are compared, too; theirs and those of ones that are not `mixed` are
-    tensors of one dtype.
+      `dtypes` are those of a; half of the other tensors have a's. `values` says which special ones
+    come: a dtype's limits, or only infinities and NaN, or none. `shapes` has sizes by letters. Of
+      `smooth` ones, gradients are compared, too; theirs and those of ones that are not `mixed` are
+      tensors of one dtype.
     """
 
     text: str
@@ -98,10 +98,13 @@ BINARY = (
         "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})", "{a}.{f}({b})",
     ),
     *_each(
-        "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm",
+        "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift",
         "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})", dtypes=(*WHOLE, torch.bool, *BITS_16),
     ),
-    *_each("gcd_ lcm_ bitwise_and_ bitwise_xor_", "{a}.{f}({b})", dtypes=(*WHOLE, torch.bool)),
+    # of the smallest integer they are undefined
+    *_each("gcd lcm", "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})", values="tame"),
+    *_each("gcd_ lcm_", "{a}.{f}({b})", dtypes=WHOLE, values="tame"),
+    *_each("bitwise_and_ bitwise_xor_", "{a}.{f}({b})", dtypes=(*WHOLE, torch.bool)),
     *_each("& | ^ << >>", "{a} {f} {b}", "{a} {f} {k}", dtypes=(*WHOLE, torch.bool)),
     *_each("add_ sub_ mul_ eq_ lt_ logical_and_", "{a}.{f}({b})"),
     *_each("+ - * < >= == !=", "{a} {f} {n}", "{n} {f} {a}"),
@@ -125,7 +128,7 @@ BINARY = (
     Operation("torch.clamp({a}, {b}, {c})"), Operation("torch.where({m}, {a}, {b})"),
     Operation("torch.where({m}, {a}, {n})"), Operation("torch.where({m}, {a}, {b}, out={o})"),
     Operation("{a}.masked_fill({m}, {n})"), Operation("{a}.masked_fill_({m}, {n})"),
-    Operation("{a}.copy_({b})", values="tame"), Operation("torch.equal({a}, {b})"),
+    Operation("{a}.copy_({b})", (*FLOATS, torch.int32, torch.bool), "tame"), Operation("torch.equal({a}, {b})"),
     Operation("torch.isclose({a}, {b})", values="open"),
     *_each("* + /", "{a} {f} {b}", dtypes=FLOATS, values="tame", smooth=True),
 )  # fmt: skip
@@ -193,10 +196,14 @@ INDEXING = (
 )  # fmt: skip
 
 SHAPES = (
-    Operation("torch.cat([{a}, {b}], {d})"), Operation("torch.stack([{a}, {b}], {d})"),
-    Operation("torch.cat([{a}, {a}], {d}, out={o})"), Operation("torch.flip({a}, [{d}])"),
-    Operation("torch.roll({a}, {k}, {d})"), Operation("functional.pad({a}, (1, 2))"),
-    Operation("functional.pad({a}, (1, 0), value={n})"), Operation("{a}.repeat(2, {k}, 1, 1, 1)"),
+    Operation("torch.cat([{a}, {b}], {d})"),
+    Operation("torch.stack([{a}, {b}], {d})"),
+    Operation("torch.cat([{a}, {a}], {d}, out={o})"),
+    Operation("torch.flip({a}, [{d}])"),
+    Operation("torch.roll({a}, {k}, {d})"),
+    Operation("functional.pad({a}, (1, 2))"),
+    Operation("functional.pad({a}, (1, 0), value={n})"),
+    Operation("{a}.repeat(2, {k}, 1, 1, 1)"),
     Operation("functional.pad({a}, (1, 1), 'reflect')", shapes={"a": "cww"}),
     Operation("functional.pad({a}, (2, 1), 'replicate')", shapes={"a": "cww"}),
     Operation("functional.pad({a}, (1, 0), 'circular')", shapes={"a": "cww"}),
@@ -204,9 +211,12 @@ SHAPES = (
     Operation("torch.linspace({k}, 9, 5, dtype={t}, device={a}.device)"),
     Operation("torch.full((2, 3), {n}, dtype={t}, device={a}.device)"),
     Operation("torch.eye({k}, 3, dtype={t}, device={a}.device)"),
-    Operation("torch.trapezoid({a})", values="tame"), Operation("torch.meshgrid({i}, {p})"),
-    Operation("{a}.unfold({d}, 1, 1) * 1"), Operation("{a}.view({t})"),
-    Operation("{a}.t().contiguous()", shapes={"a": "nk"}), Operation("torch.rot90({a})"),
+    Operation("torch.trapezoid({a})", values="tame"),
+    Operation("torch.meshgrid({i}, {p})"),
+    Operation("{a}.unfold({d}, 1, 1) * 1"),
+    Operation("{a}.view({t})"),
+    Operation("{a}.t().contiguous()", shapes={"a": "nk"}),
+    Operation("torch.rot90({a})"),
 )
 
 PRODUCTS = (

@@ -132,9 +132,7 @@ def _line(
     return Line(torch.tensor(first, dtype=torch.int32).to(device), weights.to(device), bits)
 
 
-def _near(
-    shape: Shape, row: int, size: int, scale: float, align: bool
-) -> tuple[int, list[float]]:
+def _near(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
     """Return the first of the items around a row's position, and their weights.
 
     Items beyond the border are those at it, whose weights add up.
@@ -153,9 +151,7 @@ def _near(
     return begin, weights
 
 
-def _wide(
-    shape: Shape, row: int, size: int, scale: float, align: bool
-) -> tuple[int, list[float]]:
+def _wide(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
     """Return the first of the items under a filter, and their weights, which add up to 1."""
     del align
     stretch = max(scale, 1.0)

@@ -88,6 +88,8 @@ def reduce(
     `center` has x's shape with reduced dimensions of size 1, `other` x's shape and strides.
     `finish` divides by the number of items less `correction`, at least 0.
     """
+    if (compute or dtype) is torch.bool and x.is_floating_point():
+        x = x.bool()  # as a uchar, 0.5 would be 0
     reduced = dims_of(dims, x.dim())
     shape = tuple(1 if dim in reduced else size for dim, size in enumerate(x.shape))
     count = prod(x.shape[dim] for dim in reduced)
