@@ -311,6 +311,11 @@ def made(call: Call, seed: int, device: Any, wide: bool = False) -> list[Any] | 
     """
     names: dict[str, Any] = {"torch": torch, "functional": functional, "ops": ops}
     leaves: list[Tensor] = []
+    text = (
+        re.sub(r"torch\.(bfloat16|float16|float32)", "torch.float64", call.text)
+        if wide
+        else call.text
+    )
     for place, (name, given) in enumerate(call.tensors.items()):
         value = given.make(seed + place)
         if wide and value.dtype in FLOATS:
@@ -320,7 +325,7 @@ def made(call: Call, seed: int, device: Any, wide: bool = False) -> list[Any] | 
         names[name] = given.place(value, device)
     try:
         with torch.set_grad_enabled(call.gradients):
-            result = eval(call.text, names)
+            result = eval(text, names)
             if call.gradients:  # weights, since those of a softmax's sum are all 0
                 steps = torch.arange(result.numel(), device=device).view(result.shape)
                 (result * (steps % 5 - 1.5)).sum().backward()
