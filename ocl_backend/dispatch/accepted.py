@@ -25,14 +25,17 @@ CPU computes what it is asked, and two vectors of this length can broadcast to a
 MOST_MADE = 1 << 17
 """The same for the items times the largest number, which may be a size of the result."""
 
+MOST_COPIED = 1 << 24
+"""The same for calls that meta refuses, which are then made on the CPU with their own values."""
+
+MOST_FORMS = 4096
+"""Bound of the forms remembered per overload; above it all are forgotten."""
+
 SMALL = 4
 """Sizes and numbers of the small call."""
 
 OVERFLOW = "without overflow"
 """Part of torch's message for a number beyond a dtype."""
-
-ASKED = {"aten::convolution_overrideable": torch.ops.aten.convolution.default}
-"""The CPU's operator of the same arguments, where torch has one for devices of others alone."""
 
 BEYOND = {
     "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -59,14 +62,15 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         return _accept
     if schema.name.endswith("_backward") and not any(a.is_out for a in schema.arguments):
         return _accept
-    asked = ASKED.get(schema.name, overload)
 
     def check(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         form = tuple(map(_form, args))
         if kwargs:
             form = (form, *kwargs, *map(_form, kwargs.values()))
         if form not in accepted:
-            _ask(asked, args, kwargs)
+            _ask(overload, args, kwargs)
+            if len(accepted) >= MOST_FORMS:
+                accepted.clear()
             accepted.add(form)
 
     return check
@@ -105,13 +109,14 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     items = sum(map(Tensor.numel, tensors))
     largest = max((abs(leaf) for leaf in tree_leaves(sizes) if type(leaf) is int), default=1)
     is_small = items <= MOST_ITEMS and max(items, 1) * largest <= MOST_MADE
-    if not tensors:  # a range's length is a number's
+    if not tensors:  # a range's length is a number, and a matrix has two
         numbers = [abs(leaf) for leaf in tree_leaves(given) if type(leaf) in (int, float)]
-        is_small = max(numbers, default=1) <= MOST_ITEMS
+        is_small = prod(max(number, 1) for number in numbers) <= MOST_ITEMS
     error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
-    if error is not None and is_small and tensors:
-        # the values of the stand-ins may be at fault; the call's own ones cannot be
-        error = _refusal(overload, *tree_map(_on_cpu, (args, kwargs)), MOST_ITEMS, as_given=True)
+    if error is not None and tensors:
+        # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
+        real = tree_map(_on_cpu, (args, kwargs)) if items * largest <= MOST_COPIED else None
+        error = real and _refusal(overload, *real, MOST_ITEMS, as_given=True)
     if not is_small:
         few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
@@ -126,11 +131,13 @@ def _refusal(
 ) -> Exception | None:
     """Return what the CPU raises, or meta above `most` items, without warnings of determinism."""
     mode = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode(0)
+    if mode:
+        torch.set_deterministic_debug_mode(0)
     try:
         return raised(overload, args, kwargs, most, as_given)
     finally:
-        torch.set_deterministic_debug_mode(mode)
+        if mode:
+            torch.set_deterministic_debug_mode(mode)
 
 
 def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -> bool:
