@@ -109,7 +109,8 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     items = sum(map(Tensor.numel, tensors))
     largest = max((abs(leaf) for leaf in tree_leaves(sizes) if type(leaf) is int), default=1)
     is_small = items <= MOST_ITEMS and max(items, 1) * largest <= MOST_MADE
-    if not tensors:  # a range's length is a number, and a matrix has two
+    reads = any(isinstance(leaf, Tensor) for leaf in tree_leaves(args))
+    if not reads:  # a range's length is a number, and a matrix has two
         numbers = [abs(leaf) for leaf in tree_leaves(given) if type(leaf) in (int, float)]
         is_small = prod(max(number, 1) for number in numbers) <= MOST_ITEMS
     error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
@@ -117,7 +118,7 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
         real = tree_map(_on_cpu, (args, kwargs)) if items * largest <= MOST_COPIED else None
         error = real and _refusal(overload, *real, MOST_ITEMS, as_given=True)
-    if not is_small:
+    if reads and not is_small:
         few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
         if small is not None and (NO_KERNEL in str(small) or OVERFLOW in str(small)):

@@ -328,7 +328,7 @@ def made(call: Call, seed: int, device: Any, wide: bool = False) -> list[Any] | 
             result = eval(text, names)
             if call.gradients:  # weights, since those of a softmax's sum are all 0
                 steps = torch.arange(result.numel(), device=device).view(result.shape)
-                (result * (steps % 5 - 1.5)).sum().backward()
+                (result * (3 * steps % 11 - 2.5)).sum().backward()
         found = [
             leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves(result)
         ]
