@@ -116,8 +116,10 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
     if error is not None and tensors:
         # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
-        real = tree_map(_on_cpu, (args, kwargs)) if items * largest <= MOST_COPIED else None
-        error = real and _refusal(overload, *real, MOST_ITEMS, as_given=True)
+        error = None
+        if items * largest <= MOST_COPIED:
+            own = tree_map(_on_cpu, (args, kwargs))
+            error = _refusal(overload, *own, most=MOST_ITEMS, as_given=True)
     if reads and not is_small:
         few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)

@@ -28,12 +28,16 @@ REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
     "products of bools": lambda: (torch.mm, BOOLS, BOOLS.T),
     "variances of integers": lambda: (torch.var, SIGNED),
     "the place of the least bool": lambda: (torch.argmin, BOOLS),
-    "truth in integers": lambda: (lambda x: torch.any(x, 1, out=x.new_empty(2, dtype=torch.int32)), SIGNED),
+    "truth in integers": lambda: (
+        lambda x: torch.any(x, 1, out=x.new_empty(2, dtype=torch.int32)), SIGNED
+    ),
     "truth of many in integers": lambda: (
         lambda x: torch.any(x, 1, out=x.new_empty(0, dtype=torch.int32)), SIGNED.repeat(100, 100)
     ),
     "a bool subtracted as a number": lambda: (lambda x: torch.rsub(x, True), SIGNED),
-    "values of another dtype put": lambda: (lambda x, y: x.put_(ROW.to(x.device), y), FLOATS.double(), FLOATS[0]),
+    "values of another dtype put": lambda: (
+        lambda x, y: x.put_(ROW.to(x.device), y), FLOATS.double(), FLOATS[0]
+    ),
     "too large a number": lambda: (lambda x: x.fill_(1 << 40), SIGNED),
     "too large a number for many": lambda: (lambda x: x.fill_(1 << 40), SIGNED.repeat(100, 100)),
     "antialias of integers": lambda: (
@@ -159,7 +163,7 @@ def test_a_row_of_positions_made_with_another_step(device: Any, size: int) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_gradients_reach_a_leaf_on_the_cpu(device: Any, dtype: torch.dtype) -> None:
+def test_gradients_reach_a_leaf_on_the_cpu(device: Any, dtype: Any) -> None:
     leaf = torch.randn(3, 4, dtype=dtype, requires_grad=True)
     (leaf.to(place(device)) * 2).sum().backward()
     assert leaf.grad is not None and leaf.grad.is_cpu
@@ -177,7 +181,7 @@ def test_bytes_are_resized_as_on_the_cpu(
     image = torch.randint(0, 256, (2, channels, 7, 11), dtype=torch.uint8)
     ocl.reset_fallbacks()
     for how in ({"size": (13, 4)}, {"size": (2, 30)}, {"scale_factor": (1.1, 0.6)}):
-        given = {**how, "mode": mode, "antialias": antialias}
+        given: dict[str, Any] = {**how, "mode": mode, "antialias": antialias}
         theirs = functional.interpolate(image, **given)
         assert torch.equal(functional.interpolate(image.to(place(device)), **given).cpu(), theirs)
     if not antialias:
@@ -189,6 +193,6 @@ def test_bytes_are_resized_as_on_the_cpu(
 
 def test_a_size_that_stays_is_not_resized(device: Any) -> None:
     image = torch.randn(1, 2, 5, 6)
-    given = {"scale_factor": (1.1, 1.7), "mode": "bicubic", "antialias": True}
+    given: dict[str, Any] = {"scale_factor": (1.1, 1.7), "mode": "bicubic", "antialias": True}
     theirs = functional.interpolate(image, **given)
     assert_same(functional.interpolate(image.to(place(device)), **given), theirs)

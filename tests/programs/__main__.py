@@ -1,6 +1,6 @@
 """Draws and runs programs for a while; the first wrong one ends it with a command to see it again.
 
-Every second one is a chain of float32 (`draw`), the others are single calls of all dtypes (`calls`).
+Every second one is a chain in float32 (`draw`), the others are calls of all dtypes (`calls`).
 
     python -m tests.programs --seconds 30
     python -m tests.programs --seed 12345 --only 17

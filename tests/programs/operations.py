@@ -99,7 +99,8 @@ BINARY = (
     ),
     *_each(
         "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift",
-        "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})", dtypes=(*WHOLE, torch.bool, *BITS_16),
+        "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})",
+        dtypes=(*WHOLE, torch.bool, *BITS_16),
     ),
     # of the smallest integer they are undefined
     *_each("gcd lcm", "torch.{f}({a}, {b})", "torch.{f}({a}, {b}, out={o})", values="tame"),
@@ -128,7 +129,8 @@ BINARY = (
     Operation("torch.clamp({a}, {b}, {c})"), Operation("torch.where({m}, {a}, {b})"),
     Operation("torch.where({m}, {a}, {n})"), Operation("torch.where({m}, {a}, {b}, out={o})"),
     Operation("{a}.masked_fill({m}, {n})"), Operation("{a}.masked_fill_({m}, {n})"),
-    Operation("{a}.copy_({b})", (*FLOATS, torch.int32, torch.bool), "tame"), Operation("torch.equal({a}, {b})"),
+    Operation("{a}.copy_({b})", (*FLOATS, torch.int32, torch.bool), "tame"),
+    Operation("torch.equal({a}, {b})"),
     Operation("torch.isclose({a}, {b})", values="open"),
     *_each("* + /", "{a} {f} {b}", dtypes=FLOATS, values="tame", smooth=True),
 )  # fmt: skip
@@ -207,7 +209,8 @@ SHAPES = (
     Operation("functional.pad({a}, (1, 1), 'reflect')", shapes={"a": "cww"}),
     Operation("functional.pad({a}, (2, 1), 'replicate')", shapes={"a": "cww"}),
     Operation("functional.pad({a}, (1, 0), 'circular')", shapes={"a": "cww"}),
-    Operation("torch.arange({n}, {n}, dtype={t}, device={a}.device)"),
+    Operation("torch.arange(-{k}, 9.5, dtype={t}, device={a}.device)"),
+    Operation("torch.arange({k}, 8, {k}, dtype={t}, device={a}.device)"),
     Operation("torch.linspace({k}, 9, 5, dtype={t}, device={a}.device)"),
     Operation("torch.full((2, 3), {n}, dtype={t}, device={a}.device)"),
     Operation("torch.eye({k}, 3, dtype={t}, device={a}.device)"),

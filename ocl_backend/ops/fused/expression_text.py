@@ -204,8 +204,9 @@ class Writer:
         inner = self.size(self.part.space[-1] // self.width)
         # unsigned: Intel's compiler (2026.22) stores to wrong places where it divides a signed t
         # and fills a row with positions, such as `arange(9).clamp(0, 5)`
+        first = f"(group * {local} + lane) * {steps}"
         return [
-            f"for (uint t = (group * {local} + lane) * {steps}, end = t + {steps}; t < end; ++t) {{",
+            f"for (uint t = {first}, end = t + {steps}; t < end; ++t) {{",
             f"    uint rest = t / {inner};",
             f"    const int c = (t % {inner}) * {self.width};",
             *(f"    {line}" for line in self.position("break;")),
