@@ -118,8 +118,8 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
         error = None
         if items * largest <= MOST_COPIED:
-            own = tree_map(_on_cpu, (args, kwargs))
-            error = _refusal(overload, *own, most=MOST_ITEMS, as_given=True)
+            own_args, own_kwargs = tree_map(_on_cpu, (args, kwargs))
+            error = _refusal(overload, own_args, own_kwargs, MOST_ITEMS, as_given=True)
     if reads and not is_small:
         few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)

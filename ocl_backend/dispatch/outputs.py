@@ -16,12 +16,6 @@ from torch.utils._pytree import tree_leaves
 
 from ocl_backend.dispatch.checks import check_unshared, check_written
 
-NARROW = (
-    *(torch.float16, torch.bfloat16, torch.bool),
-    *(torch.int8, torch.uint8, torch.int16, torch.int32),
-)
-"""Dtypes whose results are rounded or cut when they are stored: not at once in another dtype."""
-
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
     """Refuse a result of one dtype that may not become another.

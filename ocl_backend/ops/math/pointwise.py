@@ -25,13 +25,8 @@ from ocl_backend.dispatch.checks import (
     distances,
     in_one_place,
 )
-from ocl_backend.dispatch.outputs import (
-    NARROW,
-    check_cast,
-    elementwise_strides,
-    resized_elementwise,
-)
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
+from ocl_backend.dtypes import NARROW, dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
     Kernel,
