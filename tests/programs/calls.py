@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
+from oclgen.opencl.device import devices
 from tests.programs.operations import ALL, FLOATS, TABLES, Operation
 from tests.programs.run import WrongError
 
@@ -39,14 +40,15 @@ TOLERANCES = {
     torch.float16: 4e-3,
     torch.bfloat16: 3e-2,
 }
-"""Of an item, and of the largest one by a hundredth."""
+"""Relative to an item; a tenth of it, relative to the median of all, is allowed to each."""
 OWN_ERRORS = 8
 """An item may be that many times as far from float64 as the CPU's worst one is."""
-"""Errors of the CPU that say it lacks a kernel, which the device may have."""
 LACKS = re.compile(
     r"not implemented for '(Half|BFloat16)'|could not create a primitive|^ZeroDivisionError"
     r"|expected m1 and m2 to have the same dtype"
 )
+"""Errors that only the CPU has: it lacks a kernel for 16 bits, of `roi_align` too, or divides by 0,
+which devices do not look for."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,8 @@ def check_calls(calls: list[Call], seed: str, device: torch.device) -> int:
     """
     done = 0
     for number, call in enumerate(calls):
+        if not _has_doubles(device) and "float64" in str(call):
+            continue  # what is drawn does not depend on the device
         for turn in range(TURNS):
             values = Random(f"{seed} {number} {turn}").randrange(2**31)
             try:
@@ -239,6 +243,10 @@ def check_calls(calls: list[Call], seed: str, device: torch.device) -> int:
                 raise WrongError(f"call {number}, turn {turn}\n{call}") from error
             done += 1
     return done
+
+
+def _has_doubles(device: torch.device) -> bool:
+    return device.type != "ocl" or "cl_khr_fp64" in devices()[device.index].limits.extensions
 
 
 def _compare_call(call: Call, seed: int, device: torch.device) -> None:
