@@ -134,6 +134,9 @@ TAKEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     "divisors of the least integer": lambda: (
         lambda x: torch.lcm(x, -torch.ones_like(x)), torch.tensor([-(2**63), 6])
     ),
+    "a loss of a wider target": lambda: (
+        lambda x, y: functional.huber_loss(x, y, reduction="none"), FLOATS.half(), FLOATS.double()
+    ),
     "squares of the largest": lambda: (
         lambda x: x.square(), torch.tensor([torch.finfo(torch.float64).max, 3.0]).double()
     ),
