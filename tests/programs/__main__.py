@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         number += 1
         if given.only is not None:
-            print(*(program if number % 2 else [program]), sep="\n")
+            print(*(program if given.only % 2 else [program]), sep="\n")
             break
     print(f"{number - (given.only or 0)} programs, {calls} calls: all as on the CPU")
     return 0
