@@ -40,6 +40,9 @@ REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
     ),
     "too large a number": lambda: (lambda x: x.fill_(1 << 40), SIGNED),
     "too large a number for many": lambda: (lambda x: x.fill_(1 << 40), SIGNED.repeat(100, 100)),
+    "scans in bools": lambda: (
+        lambda x: torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.bool)), BOOLS
+    ),
     "antialias of integers": lambda: (
         lambda x: functional.interpolate(x, size=(3, 2), mode="bilinear", antialias=True),
         SIGNED.int().view(1, 1, 2, 3),
@@ -127,6 +130,9 @@ TAKEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     "int32 wraps before float64": lambda: (
         lambda x: torch.add(x, x, out=x.new_empty(0, dtype=torch.float64)),
         torch.tensor([2**31 - 1, -(2**31), 3], dtype=torch.int32),
+    ),
+    "a scan of one bool": lambda: (
+        lambda x: torch.cumprod(x, 0, out=x.new_empty(0, dtype=torch.bool)), torch.tensor(True)
     ),
     "softmax of no integers": lambda: (lambda x: x[:, :0].softmax(1), SIGNED),
     "NaN through hardsigmoid": lambda: (functional.hardsigmoid, FLOATS.log().half()),
