@@ -34,8 +34,8 @@ MOST_FORMS = 4096
 SMALL = 4
 """Sizes and numbers of the small call."""
 
-OVERFLOW = "without overflow"
-"""Part of torch's message for a number beyond a dtype."""
+OF_DTYPES = NO_KERNEL, "without overflow", "dtype"
+"""Parts of torch's messages for dtypes without a kernel, numbers beyond one, and unlike ones."""
 
 BEYOND = {
     "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -123,7 +123,7 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     if reads and not is_small:
         few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
-        if small is not None and (NO_KERNEL in str(small) or OVERFLOW in str(small)):
+        if small is not None and any(part in str(small) for part in OF_DTYPES):
             error = small  # others may be of sizes that do not fit each other any more
     if error is not None and not _is_taken_here(overload, tensors, error):
         raise error

@@ -40,6 +40,10 @@ REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
     ),
     "too large a number": lambda: (lambda x: x.fill_(1 << 40), SIGNED),
     "too large a number for many": lambda: (lambda x: x.fill_(1 << 40), SIGNED.repeat(100, 100)),
+    "the least of many in another dtype": lambda: (
+        lambda x: torch.amin(x, 1, out=x.new_empty(0, dtype=torch.float32)),
+        SIGNED.repeat(100, 100),
+    ),
     "scans in bools": lambda: (
         lambda x: torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.bool)), BOOLS
     ),
