@@ -237,8 +237,9 @@ PRODUCTS = (
               shapes={"a": "cnk", "b": "ckm", "c": "cnm"}),
     Operation("torch.addmv({c}, {a}, {b})", values="tame",
               shapes={"a": "nk", "b": "k", "c": "n"}),
+    # torch composes it on devices: products are rounded before they meet another dtype
     Operation("torch.addr({c}, {a}, {b})", values="tame",
-              shapes={"a": "n", "b": "k", "c": "nk"}),
+              shapes={"a": "n", "b": "k", "c": "nk"}, mixed=False),
     Operation("functional.linear({a}, {b}, {c})", values="tame",
               shapes={"a": "cnk", "b": "mk", "c": "m"}),
     Operation("functional.linear({a}, {b})", FLOATS, "tame", {"a": "nk", "b": "mk"}, True),
