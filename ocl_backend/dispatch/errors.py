@@ -102,7 +102,10 @@ def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
         return value
     like = tensors[0] if tensors else torch.empty(0)
     dtype = torch.bool if isinstance(value, bool) else torch.result_type(like, value)
-    return torch.scalar_tensor(value, dtype=dtype)
+    try:
+        return torch.scalar_tensor(value, dtype=dtype)
+    except RuntimeError:  # a number beyond the tensors' dtype, which is cut as it is computed with
+        return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)
 
 
 def _twin(leaf: Any, place: str) -> Any:

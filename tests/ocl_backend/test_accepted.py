@@ -138,6 +138,9 @@ TAKEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     "a scan of one bool": lambda: (
         lambda x: torch.cumprod(x, 0, out=x.new_empty(0, dtype=torch.bool)), torch.tensor(True)
     ),
+    "a number beyond the tensor's dtype": lambda: (lambda x: (1 << 40) - x, SIGNED),
+    "a divisor beyond the tensor's dtype": lambda: (lambda x: torch.div(x, 40000), BYTES),
+    "a factor beyond halves": lambda: (lambda x: x * 1e10, FLOATS.half()),
     "softmax of no integers": lambda: (lambda x: x[:, :0].softmax(1), SIGNED),
     "NaN through hardsigmoid": lambda: (functional.hardsigmoid, FLOATS.log().half()),
     "NaN through hardswish": lambda: (functional.hardswish, FLOATS.log()),
