@@ -44,6 +44,10 @@ REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
         lambda x: torch.amin(x, 1, out=x.new_empty(0, dtype=torch.float32)),
         SIGNED.repeat(100, 100),
     ),
+    "an image resized to nothing": lambda: (
+        lambda x: functional.interpolate(x, scale_factor=0.4, mode="bicubic"),
+        FLOATS.view(1, 1, 2, 3),
+    ),
     "scans in bools": lambda: (
         lambda x: torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.bool)), BOOLS
     ),

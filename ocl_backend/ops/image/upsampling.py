@@ -139,6 +139,8 @@ def _composed(name: str, shape: byte_resizing.Shape) -> Callable[..., Tensor]:
         factors = scales_h, scales_w
         if x.dtype is torch.uint8:
             return byte_resizing.resized(x, output_size, shape, align_corners, factors, False)
+        if 0 in (*x.shape[2:], *output_size):
+            raise RuntimeError(f"resizing of {[*x.shape]} to {[*output_size]}")
         result: Tensor = decomposed(x, output_size, align_corners, *factors)
         return result
 
