@@ -75,6 +75,12 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.bool: BOOL,
 }
 
+NARROW = (
+    *(torch.float16, torch.bfloat16, torch.bool),
+    *(torch.int8, torch.uint8, torch.int16, torch.int32),
+)
+"""Dtypes whose results are rounded or cut when they are stored: not at once in another dtype."""
+
 
 @dataclass(frozen=True, slots=True)
 class Float8(DType):

@@ -1,11 +1,11 @@
-"""What torch refuses of pointwise operators, in its words: shared memory, and `-` of bools.
+"""What torch refuses of pointwise operators for more than their dtypes: shared memory, values.
 
-`dimensions` checks shapes, and `outputs` the dtypes of outputs. Nothing is computed here.
+`dimensions` checks shapes, and `accepted` asks the CPU for dtypes. Nothing is computed here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,6 @@ MASKS = {
     "where": ("condition", (torch.bool, torch.uint8)),
 }
 """Which operand of an operator is a mask, and the dtypes that torch takes for it."""
-OF_INTEGERS = ("bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm")
-"""Pointwise operators that take no bools."""
 BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
@@ -141,33 +139,6 @@ def check_unshared(inputs: Iterable[Tensor], out: Tensor) -> None:
                 " refer to a single memory location. Please clone() the tensor before performing "
                 "the operation."
             )
-
-
-def check_bools(name: str, inputs: Collection[Tensor]) -> None:
-    """Refuse `-` of bools, and what is of integers alone.
-
-    Raises:
-        RuntimeError: `-` was asked for; the text is torch's.
-        NotImplementedError: a shift or divisor of bools was asked for.
-    """
-    bools = sum(tensor.dtype is torch.bool for tensor in inputs)
-    if bools == len(inputs) > 0 and name in OF_INTEGERS:
-        raise NotImplementedError(f"{name} is not implemented for bools; use integers.")
-    if name in ("sub", "rsub") and bools == 2:
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-            "`logical_xor()` operator instead."
-        )
-    if name in ("sub", "rsub") and bools:
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
-            "to invert a mask, use the `~` or `logical_not()` operator instead."
-        )
-    if name == "neg" and bools:
-        raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
-            "invert a mask, use the `~` or `logical_not()` operator instead."
-        )
 
 
 def check_value(name: str, given: Mapping[str, Any]) -> None:

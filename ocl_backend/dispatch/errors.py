@@ -1,9 +1,7 @@
 """The error of a failed call: the one that the CPU raises for the same call.
 
 Kernels refuse wrong calls with a short message. Only after a failure, this module asks the CPU for
-torch's own words. The dtypes that an `out=` may have differ from operator to operator without a
-rule, so the CPU is asked for them, too, once for each combination. No other successful call comes
-through this module.
+torch's own words. Which dtypes are refused is `accepted`'s.
 """
 
 from __future__ import annotations
@@ -24,12 +22,11 @@ OF_THE_DEVICE = (torch.OutOfMemoryError, torch.AcceleratorError, BuildError, Lau
 MOST_ITEMS = 1 << 22
 """Larger calls are judged by their shapes alone, on torch's meta device."""
 
-MOST_JUDGED = 1 << 14
-"""The same for calls that may well be right, since the CPU computes those; what reads no tensor may
-make one of any size."""
-
 NO_KERNEL = "not implemented for"
 """Part of torch's message for a dtype without a kernel."""
+
+ASKED = {"aten::convolution_overrideable": torch.ops.aten.convolution.default}
+"""The CPU's operator of the same arguments, where torch has one for devices of others alone."""
 
 SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
@@ -64,69 +61,36 @@ def as_the_cpu_tells(
         return error
     lists = (list, tuple)
     args = [[_with_values(x) for x in arg] if isinstance(arg, lists) else arg for arg in args]
-    theirs = _raised(overload, args, kwargs, MOST_ITEMS)
+    theirs = raised(overload, args, kwargs, MOST_ITEMS)
     # an operator that torch has for devices of others alone says so on the CPU
-    beside = isinstance(theirs, NotImplementedError) > isinstance(error, NotImplementedError)
+    lacks = isinstance(theirs, NotImplementedError) and NO_KERNEL not in str(theirs)
+    beside = lacks > isinstance(error, NotImplementedError)
     return error if theirs is None or beside else theirs
 
 
-def check_outputs(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Refuse a call whose `out=` has a dtype that the CPU does not write to.
-
-    Args:
-        overload: the operator that was called, one with outputs to write.
-        args: of the call, tensors on the device among them.
-        kwargs: of the call.
-
-    Raises:
-        Exception: what the CPU raises.
-    """
-    form = (overload, *map(_form, tree_leaves((args, kwargs))))
-    if form in _accepted:
-        return
-    reads = any(isinstance(leaf, Tensor) for leaf in tree_leaves(args))
-    theirs = _raised(overload, args, kwargs, MOST_JUDGED if reads else -1)
-    if theirs is not None and not _is_of_the_twins(theirs):
-        raise theirs
-    _accepted.add(form)
-
-
-def _is_of_the_twins(error: Exception) -> bool:
-    """Say whether a right call may raise this: the CPU lacks a kernel, or divided by a twin's 0."""
-    if isinstance(error, NotImplementedError):
-        lacks_all = NO_KERNEL not in str(error)
-        return lacks_all or any(name in str(error) for name in ("'Half'", "'BFloat16'"))
-    return str(error).startswith("ZeroDivisionError")
-
-
-_accepted: set[Any] = set()
-"""Operators with what decides on dtypes, for which the CPU raised nothing."""
-
-
-def _form(leaf: Any) -> Any:
-    """Return what an argument contributes to the dtype of a result."""
-    if isinstance(leaf, Tensor):
-        return leaf.dtype, leaf.dim() == 0
-    return leaf if isinstance(leaf, torch.dtype) else type(leaf)
-
-
-def _raised(
-    overload: Any, args: Sequence[Any], kwargs: dict[str, Any], most: int
+def raised(
+    overload: Any, args: Sequence[Any], kwargs: dict[str, Any], most: int, as_given: bool = False
 ) -> Exception | None:
     """Return what a call raises, without a trace of it in warnings or random numbers.
 
-    Calls of more than `most` items are made on torch's meta device.
+    Args:
+        overload: the operator.
+        args: of the call.
+        kwargs: of the call.
+        most: calls of more items are made on torch's meta device, others on the CPU.
+        as_given: with these tensors, which lie on the CPU, and not with stand-ins.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     place = "cpu" if sum(map(Tensor.numel, tensors)) <= most else "meta"
     args = [
         _as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
     ]
-    args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
+    if not as_given:
+        args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
     with warnings.catch_warnings(), torch.random.fork_rng([]):
         warnings.simplefilter("ignore")
         try:
-            overload(*args, **kwargs)
+            ASKED.get(overload._schema.name, overload)(*args, **kwargs)
         except Exception as error:  # whatever the CPU raises is the answer
             return error
     return None
@@ -137,7 +101,11 @@ def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
     if str(argument.type) != "Tensor" or not isinstance(value, int | float | complex):
         return value
     like = tensors[0] if tensors else torch.empty(0)
-    return torch.scalar_tensor(value, dtype=torch.result_type(like, value))
+    dtype = torch.bool if isinstance(value, bool) else torch.result_type(like, value)
+    try:
+        return torch.scalar_tensor(value, dtype=dtype)
+    except RuntimeError:  # a number beyond the tensors' dtype, which is cut as it is computed with
+        return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)
 
 
 def _twin(leaf: Any, place: str) -> Any:

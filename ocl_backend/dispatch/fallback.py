@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ocl_backend.dispatch.errors import as_the_cpu_tells, check_outputs
+from ocl_backend.dispatch.accepted import acceptance
+from ocl_backend.dispatch.errors import as_the_cpu_tells
 from ocl_backend.dtypes import UnsupportedDtypeError
 from ocl_backend.runtime import shim
 
@@ -39,21 +40,19 @@ def serving(
     """Return `kernel`, replaced by the CPU where it raises `UnsupportedDtypeError`.
 
     Complex operands go to `on_complex` if there is one, all others to the CPU. If it raises
-    another exception, that of the CPU is raised. It never gets outputs of dtypes that the CPU
-    refuses.
+    another exception, that of the CPU is raised. It never gets dtypes that the CPU refuses.
 
     Args:
         overload: the operator that `kernel` serves.
         kernel: takes the operator's arguments.
         on_complex: takes the same; None: complex operands go to the CPU, too.
     """
-    writes = any(argument.is_out for argument in overload._schema.arguments)
+    check_accepted = acceptance(overload)
 
     @wraps(kernel)
     def serve(*args: Any, **kwargs: Any) -> Any:
         try:
-            if writes:
-                check_outputs(overload, args, kwargs)
+            check_accepted(args, kwargs)
             return kernel(*args, **kwargs)
         except UnsupportedDtypeError:
             given = tree_leaves((args, kwargs))

@@ -65,6 +65,17 @@ def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[
     return out.resize_(shape).as_strided_(shape, elementwise_strides(shape, operands))
 
 
+def stored(result: Tensor, out: Tensor) -> Tensor:
+    """Return `out` with the shape and the values of a result.
+
+    Raises:
+        RuntimeError: it is on another device.
+    """
+    if result.device != out.device:
+        raise RuntimeError(f"the result is on {result.device}, out on {out.device}")
+    return out.resize_(result.shape).copy_(result)
+
+
 def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:
     """Return the form of `function` that writes its results to the keyword arguments `names`.
 
@@ -82,13 +93,11 @@ def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Calla
         given = [results] if isinstance(results, Tensor) else results
         for output, result in zip(outputs, given, strict=True):
             check_cast(result.dtype, output.dtype)
-            if result.device != output.device:
-                raise RuntimeError(f"the result is on {result.device}, out on {output.device}")
             if not casts and result.dtype is not output.dtype:
                 raise RuntimeError(
                     f"Expected out tensor to have dtype {result.dtype}, but got {output.dtype}"
                 )
-            output.resize_(result.shape).copy_(result)
+            stored(result, output)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     return run

@@ -133,7 +133,12 @@ BINARY = {
         integer="(T)(self - floored(self, other) * other)",
         helper="floored",
     ),
-    "pow": Op("pow(self, exponent)", integer="power(self, exponent)", helper="power"),
+    # the square as torch's CPU has it, and PoCL's `pow` is 1 for the largest double
+    "pow": Op(
+        "exponent == (T)(2) ? self * self : pow(self, exponent)",
+        integer="power(self, exponent)",
+        helper="power",
+    ),
     "atan2": Op("atan2(self, other)", FLOAT),
     "hypot": Op("hypot(self, other)"),
     "copysign": Op("copysign(self, other)", FLOAT),
@@ -170,7 +175,9 @@ BINARY = {
         "", integer="other < (T)(0) || other >= (T)(BITS) ? (T)(0) : self << other"
     ),
     "bitwise_right_shift": Op(
-        "", integer="self >> (other < (T)(0) || other >= (T)(BITS) ? (T)(BITS - 1) : other)"
+        "",
+        integer="other < (T)(0) || other >= (T)(BITS) ? (self < (T)(0) ? (T)(-1) : (T)(0))"
+        " : self >> other",
     ),
 }
 BINARY["floor_divide"] = BINARY["div:floor"]
@@ -200,8 +207,15 @@ ACTIVATIONS = {  # besides those of oclgen.activations, which epilogues know, to
         " 0.5 * self * ((T)(1) + tanh(u))"
     ),
     "leaky_relu": Op("self > (T)(0) ? self : self * negative_slope"),
-    "hardswish": Op("self * clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
-    "hardsigmoid": Op("clamp(self + 3.0, (T)(0), (T)(6)) * 0.16666666666666666667"),
+    # C's `clamp` is undefined for NaN
+    "hardswish": Op(
+        "const T u = self + 3.0; self * (u < (T)(0) ? (T)(0) : u > (T)(6) ? (T)(6) : u)"
+        " * 0.16666666666666666667"
+    ),
+    "hardsigmoid": Op(
+        "const T u = self + 3.0; (u < (T)(0) ? (T)(0) : u > (T)(6) ? (T)(6) : u)"
+        " * 0.16666666666666666667"
+    ),
     "softplus": Op("self * beta > threshold ? self : log1p(exp(self * beta)) / beta"),
     "softshrink": Op(
         "self > lambd ? self - lambd : self < -lambd ? self + lambd : self != self ? self : (T)(0)"

@@ -139,6 +139,8 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         write(wide, locate, value, combine)
         target.copy_(wide)
         return
+    if target.dtype is torch.bool and not isinstance(value, Tensor):
+        value = bool(value)  # as a uchar, 0.5 would be 0
     places = locate(target)
     places.check()
     if is_wanted(target, combine) or (combine != "assign" and not has_atomics(target)):

@@ -286,22 +286,28 @@ T airy_ai(const T x)
 """
 
 GCD = """\
-T gcd(T a, T b)
+// of sizes: a processor traps on the smallest integer divided by -1
+ulong common_divisor(ulong a, ulong b)
 {
     while (b != 0) {
-        const T rest = b == -1 ? 0 : a % b;
+        const ulong rest = a % b;
         a = b;
         b = rest;
     }
-    return a < 0 ? -a : a;
+    return a;
+}
+
+T gcd(const T a, const T b)
+{
+    return (T)common_divisor(abs(a), abs(b));
 }
 """
 
 LCM = """\
 T lcm(const T a, const T b)
 {
-    const T common = gcd(a, b);
-    const T result = common == 0 ? 0 : a / common * b;
+    const ulong common = common_divisor(abs(a), abs(b));
+    const T result = common == 0 ? 0 : (T)(abs(a) / common * abs(b));
     return result < 0 ? -result : result;
 }
 """

@@ -136,7 +136,7 @@ def test_a_mask_of_bytes_is_warned_of_as_on_the_cpu(device: Any) -> None:
         chosen = ours[our_mask]
     assert torch.equal(chosen.cpu(), x[[0, 2]])
     with pytest.warns(UserWarning, match=r"torch\.uint8 is now deprecated"):
-        ours[our_mask] = 0.0
+        ours[our_mask] = torch.zeros(2, 4, device=ours.device)  # a number is refused: no bools
     assert ours.cpu()[[0, 2]].count_nonzero() == 0
 
 

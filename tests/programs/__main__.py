@@ -1,5 +1,7 @@
 """Draws and runs programs for a while; the first wrong one ends it with a command to see it again.
 
+Every second one is a chain in float32 (`draw`), the others are calls of all dtypes (`calls`).
+
     python -m tests.programs --seconds 30
     python -m tests.programs --seed 12345 --only 17
 
@@ -14,11 +16,13 @@ import secrets
 import sys
 import time
 import warnings
+from typing import Any
 
 import torch
 
 import ocl_backend  # noqa: F401  (registers the device)
 from ocl_backend.runtime import memory
+from tests.programs.calls import check_calls, draw_calls
 from tests.programs.draw import draw
 from tests.programs.run import check
 
@@ -38,17 +42,20 @@ def main(arguments: list[str] | None = None) -> int:
     number, calls = given.only or 0, 0
     while given.only is not None or time.monotonic() < end:
         name = f"{seed}:{number}"
-        program = draw(name)
-        memory.set_submitter(given.device.index, number % 2 == 1)  # every second one by the thread
+        memory.set_submitter(given.device.index, number // 2 % 2 == 1)  # half by the thread
+        program: Any = draw_calls(name) if number % 2 else draw(name)
         try:
-            calls += check(program, name, given.device)
+            run: Any = check_calls if number % 2 else check
+            calls += run(program, name, given.device)
         except Exception as error:  # an error of the device's own is as wrong
-            print(f"{program}\n{type(error).__name__}: {error}")
+            if not number % 2:
+                print(program)
+            print(f"{type(error).__name__}: {error}")
             print(f"again: python -m tests.programs --seed {seed} --only {number}")
             return 1
         number += 1
         if given.only is not None:
-            print(program)
+            print(*(program if given.only % 2 else [program]), sep="\n")
             break
     print(f"{number - (given.only or 0)} programs, {calls} calls: all as on the CPU")
     return 0

@@ -79,6 +79,7 @@ class Client:
             raise ServiceError(f"{url!r} is no address of a service; it begins with http(s)://")
         self.host = self._http.base_url.host
         self._sleep, self._say = sleep, say
+        self._has_answered = False
 
     def __enter__(self) -> Client:
         return self
@@ -224,8 +225,11 @@ class Client:
                 answer = self._read(method, path, **more)
             except httpx.HTTPError as error:
                 failure = f"cannot be reached: {error}"
+                if not self._has_answered and _is_refused(error):
+                    break  # nothing listens there; a service that answered may come back
                 wait = 0.5 * 2**attempt
             else:
+                self._has_answered = True
                 if answer.status_code < 300:
                     return answer
                 failure = f"refuses with {answer.status_code}: {_detail(answer)}"
@@ -279,6 +283,13 @@ def _detail(answer: httpx.Response) -> str:
         return printable(str(answer.json()["detail"])[:500])
     except (ValueError, KeyError, TypeError, RecursionError):
         return answer.reason_phrase
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether the machine was there and no program listened, by what led to an error."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _retry_after(answer: httpx.Response, otherwise: float) -> float:

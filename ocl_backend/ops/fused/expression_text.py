@@ -202,9 +202,12 @@ class Writer:
         if self.part.by_rows(self.nodes):
             return self._by_rows(local)
         inner = self.size(self.part.space[-1] // self.width)
+        # unsigned: Intel's compiler (2026.22) stores to wrong places where it divides a signed t
+        # and fills a row with positions, such as `arange(9).clamp(0, 5)`
+        first = f"(group * {local} + lane) * {steps}"
         return [
-            f"for (int t = (group * {local} + lane) * {steps}, end = t + {steps}; t < end; ++t) {{",
-            f"    int rest = t / {inner};",
+            f"for (uint t = {first}, end = t + {steps}; t < end; ++t) {{",
+            f"    uint rest = t / {inner};",
             f"    const int c = (t % {inner}) * {self.width};",
             *(f"    {line}" for line in self.position("break;")),
             *(f"    {line}" for line in self.roots(False, dict(self.made))),
@@ -266,7 +269,7 @@ class Writer:
         means, made = self.means(self.walk(), local)
         wide, narrow = self.roots(False, dict(made)), self._narrow(made)
         return [
-            "int rest = group;",
+            "uint rest = group;",
             *self.position("return;"),
             *means,
             *((self.each(local), *(f"    {line}" for line in wide), "}") if wide else ()),

@@ -1,7 +1,7 @@
 """Resizing that is a product with a matrix per dimension: antialiased, and bicubic's gradient.
 
 Every row of a matrix holds the weights of one output item, so a gradient is the product with the
-transposed one. The other ways to resize are torch's decompositions.
+transposed one. The other ways to resize are torch's decompositions; bytes are `byte_resizing`'s.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.ops.image import byte_resizing
+from ocl_backend.ops.image.byte_resizing import cubic
 from ocl_backend.runtime import capture
 
 Filter = Literal["cubic", "triangle", "wide cubic"]
 """`cubic` takes the four items around a position; the others widen where they shrink an image."""
-
-
-def cubic(x: float, a: float) -> float:
-    """Return Keys's cubic convolution kernel (doi:10.1109/TASSP.1981.1163711)."""
-    x = abs(x)
-    if x < 1:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+SHAPES: dict[Filter, byte_resizing.Shape] = {"triangle": "linear", "wide cubic": "cubic"}
 
 
 @lru_cache(maxsize=256)
@@ -97,14 +94,18 @@ def _forward(name: Filter) -> Callable[..., Tensor]:
     def forward(
         x: Tensor, output_size: Sequence[int], align: bool, *factors: float | None, out: Tensor
     ) -> Tensor:
-        values = x.float() if x.dtype is torch.uint8 else x
-        if not values.is_floating_point():
+        if x.dtype is torch.uint8:
+            shape = SHAPES[name]
+            return out.copy_(byte_resizing.resized(x, output_size, shape, align, factors, True))
+        if not x.is_floating_point():
             raise RuntimeError(
                 f"antialiased resizing is not implemented for {x.dtype}; use floats or bytes"
             )
-        rows, columns = _matrices(name, x.shape[2:], output_size, align, factors, values)
-        result = _applied(rows, values, columns.T)
-        return out.copy_(result if values is x else result.round().clamp(0, 255))
+        # a dimension that keeps its size stays as it is, whatever its factor
+        pairs = zip([*factors, None, None], output_size, x.shape[2:], strict=False)
+        kept = [None if out_size == size else factor for factor, out_size, size in pairs]
+        rows, columns = _matrices(name, x.shape[2:], output_size, align, kept, x)
+        return out.copy_(_applied(rows, x, columns.T))
 
     return forward
 
@@ -124,7 +125,36 @@ def _backward(name: Filter) -> Callable[..., Tensor]:
     return backward
 
 
+def _composed(name: str, shape: byte_resizing.Shape) -> Callable[..., Tensor]:
+    """Return a way to resize that torch decomposes, with whole numbers for bytes."""
+    decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
+
+    def forward(
+        x: Tensor,
+        output_size: Sequence[int],
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Tensor:
+        factors = scales_h, scales_w
+        if x.dtype is torch.uint8:
+            return byte_resizing.resized(x, output_size, shape, align_corners, factors, False)
+        if 0 in (*x.shape[2:], *output_size):
+            raise RuntimeError(f"resizing of {[*x.shape]} to {[*output_size]}")
+        result: Tensor = decomposed(x, output_size, align_corners, *factors)
+        return result
+
+    return forward
+
+
+BILINEAR = _composed("upsample_bilinear2d", "linear")
+BICUBIC = _composed("upsample_bicubic2d", "cubic")
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "upsample_bilinear2d": BILINEAR,
+    "upsample_bilinear2d.out": into(BILINEAR),
+    "upsample_bicubic2d": BICUBIC,
+    "upsample_bicubic2d.out": into(BICUBIC),
     "upsample_bicubic2d_backward.grad_input": _backward("cubic"),
     "_upsample_bilinear2d_aa.out": _forward("triangle"),
     "_upsample_bilinear2d_aa_backward.grad_input": _backward("triangle"),

@@ -23,6 +23,7 @@ from ocl_backend.kernels.activations import activate
 from ocl_backend.kernels.vectors import in_groups
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
+from ocl_backend.ops.reduce.reductions import dots_of_rows
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.opencl.device import devices
 from oclgen.problem import Activation, GemmProblem
@@ -329,7 +330,7 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     """Return the sum of a [n] times b [n]; a reduction serves it better than a GEMM."""
     if a.dim() != 1 or a.shape != b.shape or a.dtype is not b.dtype:
         raise RuntimeError(f"dot of {[*a.shape]}, {a.dtype} and {[*b.shape]}, {b.dtype}")
-    return torch.mul(a, b).sum(dtype=a.dtype)
+    return torch.mul(a, b).sum() if a.is_complex() else dots_of_rows(a, b, a.dtype)
 
 
 def vdot(a: Tensor, b: Tensor) -> Tensor:

@@ -19,12 +19,12 @@ from ocl_backend.kernels.memory_formats import laid_out_like
 
 TORCH = (
     *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
-    *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward"),
+    *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
     *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
-    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *("upsample_linear1d", "upsample_trilinear3d"),
     *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
     *(
         "max_unpool2d",
@@ -80,6 +80,14 @@ def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -
         x, target, *args, **kwargs
     )
     return loss
+
+
+def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Return the loss as torch composes it, in x's dtype: as the CPU, also for a wider target."""
+    loss: Tensor = decomposition_table[torch.ops.aten.huber_loss.default](
+        x, target, *args, **kwargs
+    )
+    return loss.to(x.dtype)
 
 
 def _scale(size: int, out_size: int, scale: float | None) -> float:
@@ -244,6 +252,8 @@ OWN: dict[str, Callable[..., Any]] = {
     "bincount": bincount,
     "binary_cross_entropy": binary_cross_entropy,
     "binary_cross_entropy.out": into(binary_cross_entropy),
+    "huber_loss": huber_loss,
+    "huber_loss.out": into(huber_loss),
     "_prelu_kernel_backward": prelu_backward,
     "native_group_norm": native_group_norm,
     **{name: padding(name) for name in PADDINGS},

@@ -20,14 +20,13 @@ from ocl_backend.dispatch.checks import (
     BY_VALUE,
     Apart,
     check_apart,
-    check_bools,
     check_value,
     check_written,
     distances,
     in_one_place,
 )
 from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import NARROW, dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
     Kernel,
@@ -219,15 +218,16 @@ def _resized(call: Call, bound: Bound) -> bool:
 def _made_before(call: Call, bound: Bound) -> Tensor | None:
     """Return what a result is written to before an output of another dtype; None: to that output.
 
-    Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored.
-    Bools that are added are 2 before. A truth value is 0 or 1 at once.
+    Narrow dtypes are computed with in wider ones: a result is rounded, or overflows, when stored. A
+    compiler may widen an int, too. Bools that are added are 2 before. A truth value is 0 or 1 at
+    once.
     """
     if not call.output or call.in_place:
         return None
     out: Tensor = bound[call.output]
     op = ROWS[_row(call, bound)]
     _, result = _dtypes(op, call, bound)
-    if out.dtype is result or op.rule is Promotion.BOOL or result.itemsize > 2:
+    if out.dtype is result or op.rule is Promotion.BOOL or result not in NARROW:
         return None
     check_cast(result, out.dtype)
     return torch.empty_like(out, dtype=result)
@@ -244,7 +244,6 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     op = ROWS[row]
     compute, result = _dtypes(op, call, bound)
     inputs = _inputs(call, bound)
-    check_bools(call.row, inputs.values())
     shape = _shape(call, bound)
     device = _device(call, inputs, bound)
     fresh = None
@@ -272,7 +271,8 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
         ]
         expression = of_kernel(kernel, shape, lies)
         rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
-    return PreparedCall(run, rule, values_of(bound, names, kernel), fresh, apart)
+    values = values_of(bound, names, kernel, compute is torch.bool)
+    return PreparedCall(run, rule, values, fresh, apart)
 
 
 def _row(call: Call, bound: Bound) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import into
+from ocl_backend.dispatch.outputs import into, stored
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
@@ -88,6 +88,8 @@ def reduce(
     `center` has x's shape with reduced dimensions of size 1, `other` x's shape and strides.
     `finish` divides by the number of items less `correction`, at least 0.
     """
+    if (compute or dtype) is torch.bool and x.is_floating_point():
+        x = x.bool()  # as a uchar, 0.5 would be 0
     reduced = dims_of(dims, x.dim())
     shape = tuple(1 if dim in reduced else size for dim, size in enumerate(x.shape))
     count = prod(x.shape[dim] for dim in reduced)
@@ -140,16 +142,17 @@ def sum_(
     return reduce(SUM, x, dims, keepdim, _sum_dtype(x, dtype))
 
 
-def dots_of_rows(x: Tensor, y: Tensor) -> Tensor:
-    """Return the dot products of the rows of `x` and `y`, in fp32.
+def dots_of_rows(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the dot products of the rows of `x` and `y`; products are not rounded.
 
     Args:
-        x: [..., items], of floats of at most 32 bits.
+        x: [..., items], of a dtype that becomes `dtype` or its wider register without a loss.
         y: of the same shape; with the same strides nothing is copied.
+        dtype: of the result.
     """
     if x.stride() != y.stride():
         x, y = x.contiguous(), y.contiguous()
-    return reduce(DOT, x, -1, False, torch.float32, other=y)
+    return reduce(DOT, x, -1, False, dtype, other=y)
 
 
 def mean(
@@ -190,7 +193,13 @@ def _truth(reduction: Reduction, x: Tensor, dims: Dims, keepdim: bool) -> Tensor
 
 def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the out form of `any_` or `all_`: bytes have outputs of bool, too."""
-    return into(lambda *args, **kwargs: function(*args, **kwargs).bool())
+
+    def run(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        if out.dtype not in (torch.bool, torch.uint8):
+            raise RuntimeError(f"any and all write bools or bytes, not {out.dtype}")
+        return stored(function(*args, **kwargs).bool(), out)
+
+    return run
 
 
 def count_nonzero(x: Tensor, dims: Dims = None) -> Tensor:
@@ -275,17 +284,13 @@ def nansum(
     return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
 
 
-def nansum_out(
-    x: Tensor,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-    out: Tensor,
-) -> Tensor:
-    """Write the sum of all items that are not NaN to `out`; it is added in the dtype of `out`."""
-    result = nansum(x, dims, keepdim, dtype=dtype or out.dtype)
-    return out.resize_(result.shape).copy_(result)
+def _in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of a reduction that combines items in the dtype of its output."""
+
+    def run(*args: Any, dtype: torch.dtype | None = None, out: Tensor, **kwargs: Any) -> Tensor:
+        return stored(function(*args, dtype=dtype or out.dtype, **kwargs), out)
+
+    return run
 
 
 def vector_norm(
@@ -330,14 +335,14 @@ def norm(
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": sum_,
-    "sum.IntList_out": into(sum_),
+    "sum.IntList_out": _in_dtype_of_out(sum_),
     "nansum": nansum,
-    "nansum.out": nansum_out,
+    "nansum.out": _in_dtype_of_out(nansum),
     "mean.dim": mean,
-    "mean.out": into(mean),
+    "mean.out": _in_dtype_of_out(mean),
     "prod": prod_,
     "prod.dim_int": prod_,
-    "prod.int_out": into(prod_),
+    "prod.int_out": _in_dtype_of_out(prod_),
     "any": any_,
     "any.dim": any_,
     "any.dims": any_,
@@ -352,9 +357,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "all.all_out": _written(all_),
     "count_nonzero.dim_IntList": count_nonzero,
     "amax": amax,
-    "amax.out": into(amax),
+    "amax.out": into(amax, casts=False),
     "amin": amin,
-    "amin.out": into(amin),
+    "amin.out": into(amin, casts=False),
     "max": amax,
     "max.unary_out": into(amax),
     "max.dim": max_dim,

@@ -194,8 +194,6 @@ def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the out form of a scan, which is computed in the output's dtype."""
 
     def run(x: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor) -> Tensor:
-        if out.dtype is torch.bool:
-            raise NotImplementedError("a scan has no output of dtype bool; pass an integer one")
         return out.resize_(x.shape).copy_(function(x, dim, dtype=dtype or out.dtype))
 
     return run

@@ -55,10 +55,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _forward(name: str, x: Tensor, dim: int) -> Tensor:
-    wide = _wide(x.dtype)
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not x.numel():
         return out
+    wide = _wide(x.dtype)
     if rows := softmax_rows.rows_of(x, dim):
         softmax_rows.run(rows, "fwd", name == "log_softmax", x, out)
     else:

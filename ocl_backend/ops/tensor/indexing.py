@@ -248,7 +248,8 @@ def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Num
     check_dtypes("index_add", x, source)
     shape, locate = _rows(x, dim, index, "index_add")
     if prod(shape):
-        write(x, locate, source if alpha == 1 else source * alpha, "add")
+        factor = alpha if x.dtype.is_floating_point or x.dtype.is_complex else int(alpha)
+        write(x, locate, source if factor == 1 else source * factor, "add")
     return x
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -157,6 +158,20 @@ def test_who_waits_is_told_why() -> None:
     with client, pytest.raises(ServiceError):
         list(client.pull())
     assert said == ["host refuses with 503: later; attempt 2 of 8 in 0.5 s"]
+
+
+def test_an_address_where_nothing_listens_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: it refuses
+        waits: list[float] = []
+        said: list[str] = []
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            Client(url, sleep=waits.append, say=said.append) as client,
+            pytest.raises(ServiceError, match=r"127\.0\.0\.1 cannot be reached"),
+        ):
+            list(client.pull())
+    assert (waits, said) == ([], [])
 
 
 @pytest.mark.parametrize("url", ["host", "ftp://host", "http://", ""])

@@ -1,0 +1,167 @@
+"""Resizing of bytes in whole numbers, as torch's CPU does it: each result is the same bit by bit.
+
+Weights are rounded to 16 bits, with as many bits behind the point as the largest of a dimension
+leaves. Columns are resized first, rounded to bytes, and then rows. Floats are `upsampling`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import floor
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.memory_formats import laid_out_like
+from ocl_backend.runtime import capture
+
+Shape = Literal["linear", "cubic"]
+MOST_BITS = 22
+"""Behind the point of a weight; a sum of weighted bytes then fits an int."""
+
+KERNEL = Kernel(
+    "resize_bytes",
+    "int",
+    (
+        Operand("image", torch.uint8, "address"),
+        Operand("first", torch.int32),
+        Operand("weights", torch.int32, "address"),
+        Scalar("step", "long"),
+        Scalar("taps", "int"),
+        Scalar("bits", "int"),
+        Operand("out", torch.uint8, "output"),
+    ),
+    """\
+int total = 1 << (bits - 1);
+for (int k = 0; k < taps; ++k)
+    total += LOAD_weights(weights_at + k) * LOAD_image(image_at + (first + k) * step);
+const int out = clamp(total >> bits, 0, 255);""",
+    scalar_only=True,
+)
+
+
+def cubic(x: float, a: float) -> float:
+    """Return Keys's cubic convolution kernel (doi:10.1109/TASSP.1981.1163711)."""
+    x = abs(x)
+    if x < 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+class Line(NamedTuple):
+    """How a dimension is resized: each output's first item, and its weights [out, taps]."""
+
+    first: Tensor
+    weights: Tensor
+    bits: int
+
+
+def resized(
+    x: Tensor,
+    sizes: Sequence[int],
+    shape: Shape,
+    align: bool,
+    factors: Sequence[float | None],
+    antialias: bool,
+) -> Tensor:
+    """Return an image of other sizes.
+
+    Args:
+        x: [batch, channels, h, w], uint8.
+        sizes: of the result's rows and columns.
+        shape: of the filter.
+        align: the middles of the outermost items stay.
+        factors: the scales that were asked for, by dimension.
+        antialias: the filter is as wide as the step between items of the result.
+
+    Raises:
+        RuntimeError: x has other dimensions, or a size is 0.
+    """
+    if x.dim() != 4 or 0 in (*x.shape[1:], *sizes):
+        raise RuntimeError(f"resizing of {[*x.shape]} to {[*sizes]}")
+    given = [*factors, None, None][:2]
+    result = x
+    for axis in (3, 2):
+        size, out, factor = x.shape[axis], sizes[axis - 2], given[axis - 2]
+        if size != out:
+            line = _line(shape, size, out, align, factor, antialias, x.device)
+            result = _along(result, axis, line)
+    return laid_out_like(result.clone() if result is x else result, x)
+
+
+def _along(x: Tensor, axis: int, line: Line) -> Tensor:
+    out = x.new_empty([len(line.first) if d == axis else n for d, n in enumerate(x.shape)])
+    if not out.numel():
+        return out
+    taps, steps = line.weights.shape[1], x.stride()
+    walked = {
+        "image": tuple(0 if d == axis else step for d, step in enumerate(steps)),
+        "first": tuple(int(d == axis) for d in range(4)),
+        "weights": tuple(taps * (d == axis) for d in range(4)),
+    }
+    given = (x, line.first, line.weights, steps[axis], taps, line.bits, out)
+    launch(KERNEL, tuple(out.shape), given, walked)
+    return out
+
+
+@lru_cache(maxsize=256)
+@capture.aside()
+def _line(
+    shape: Shape, size: int, out: int, align: bool, factor: float | None, antialias: bool,
+    device: torch.device,
+) -> Line:  # fmt: skip
+    if align:
+        scale = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        scale = 1 / factor if factor else size / out
+    find = _wide if antialias else _near
+    rows = [find(shape, row, size, scale, align) for row in range(out)]
+    most = max(max(weights) for _, weights in rows)
+    taps = max(len(weights) for _, weights in rows)
+    bits = next(
+        (bits for bits in range(MOST_BITS) if int(0.5 + most * (2 << bits)) >= 1 << 15), MOST_BITS
+    )
+    first = [min(begin, size - taps) for begin, _ in rows]
+    weights = torch.zeros((out, taps), dtype=torch.int32)
+    for row, (begin, found) in enumerate(rows):
+        for k, weight in enumerate(found, begin - first[row]):
+            weights[row, k] = int(weight * (1 << bits) + (0.5 if weight >= 0 else -0.5))
+    return Line(torch.tensor(first, dtype=torch.int32).to(device), weights.to(device), bits)
+
+
+def _near(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
+    """Return the first of the items around a row's position, and their weights.
+
+    Items beyond the border are those at it, whose weights add up.
+    """
+    position = row * scale if align else (row + 0.5) * scale - 0.5
+    if shape == "linear":
+        position = max(position, 0.0)
+    base = min(floor(position), size - 1)
+    part, reach = min(position - base, 1.0), 1 if shape == "linear" else 2
+    begin = max(base - reach + 1, 0)
+    weights = [0.0] * (min(base + reach + 1, size) - begin)
+    for item in range(base - reach + 1, base + reach + 1):
+        away = item - base - part
+        weight = max(0.0, 1 - abs(away)) if shape == "linear" else cubic(away, -0.75)
+        weights[min(max(item, 0), size - 1) - begin] += weight
+    return begin, weights
+
+
+def _wide(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
+    """Return the first of the items under a filter, and their weights, which add up to 1."""
+    del align
+    stretch = max(scale, 1.0)
+    reach = (1 if shape == "linear" else 2) * stretch
+    center = scale * (row + 0.5)
+    begin = max(int(center - reach + 0.5), 0)
+    away = [
+        (item - center + 0.5) / stretch
+        for item in range(begin, min(int(center + reach + 0.5), size))
+    ]
+    parts = [max(0.0, 1 - abs(x)) if shape == "linear" else cubic(x, -0.5) for x in away]
+    total = sum(parts) or 1.0
+    return begin, [part / total for part in parts]

@@ -1,0 +1,218 @@
+"""Dtypes and numbers that the CPU refuses are refused; what it takes is computed as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import agree, assert_same, ocl, place, refuse_alike
+
+SIGNED = torch.tensor([[3, -2, 7], [-5, 0, 1]], dtype=torch.int16)
+BYTES = torch.tensor([[255, 200, 7], [0, 128, 1]], dtype=torch.uint8)
+BOOLS = torch.tensor([[True, False, True], [False, False, True]])
+FLOATS = torch.tensor([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]])
+ROW = torch.tensor([0, 1, 1])
+
+REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "gelu of integers": lambda: (functional.gelu, SIGNED),
+    "gelu of many integers": lambda: (functional.gelu, SIGNED.repeat(100, 100)),
+    "elu of bytes": lambda: (functional.elu, BYTES),
+    "hypot of integers": lambda: (torch.hypot, BOOLS, SIGNED),
+    "powers of bools": lambda: (torch.pow, BOOLS, BOOLS),
+    "products of bools": lambda: (torch.mm, BOOLS, BOOLS.T),
+    "variances of integers": lambda: (torch.var, SIGNED),
+    "the place of the least bool": lambda: (torch.argmin, BOOLS),
+    "truth in integers": lambda: (
+        lambda x: torch.any(x, 1, out=x.new_empty(2, dtype=torch.int32)), SIGNED
+    ),
+    "truth of many in integers": lambda: (
+        lambda x: torch.any(x, 1, out=x.new_empty(0, dtype=torch.int32)), SIGNED.repeat(100, 100)
+    ),
+    "a bool subtracted as a number": lambda: (lambda x: torch.rsub(x, True), SIGNED),
+    "values of another dtype put": lambda: (
+        lambda x, y: x.put_(ROW.to(x.device), y), FLOATS.double(), FLOATS[0]
+    ),
+    "too large a number": lambda: (lambda x: x.fill_(1 << 40), SIGNED),
+    "too large a number for many": lambda: (lambda x: x.fill_(1 << 40), SIGNED.repeat(100, 100)),
+    "the least of many in another dtype": lambda: (
+        lambda x: torch.amin(x, 1, out=x.new_empty(0, dtype=torch.float32)),
+        SIGNED.repeat(100, 100),
+    ),
+    "an image resized to nothing": lambda: (
+        lambda x: functional.interpolate(x, scale_factor=0.4, mode="bicubic"),
+        FLOATS.view(1, 1, 2, 3),
+    ),
+    "scans in bools": lambda: (
+        lambda x: torch.cumsum(x, 0, out=x.new_empty(0, dtype=torch.bool)), BOOLS
+    ),
+    "antialias of integers": lambda: (
+        lambda x: functional.interpolate(x, size=(3, 2), mode="bilinear", antialias=True),
+        SIGNED.int().view(1, 1, 2, 3),
+    ),
+    "group norm of many bytes": lambda: (
+        lambda x: functional.group_norm(x, 2), BYTES.repeat(30, 40).view(1, 4, 30, 60)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_cpu_refuses(device: Any, name: str) -> None:
+    function, *tensors = REFUSED[name]()
+    refuse_alike(device, function, *tensors)
+
+
+def test_a_convolution_that_the_cpu_lacks(device: Any) -> None:
+    x = SIGNED.view(1, 1, 2, 3).to(place(device))
+    with pytest.raises(NotImplementedError, match="'Short'"):
+        functional.conv_transpose2d(x, x)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8])
+def test_a_call_without_items_does_not_speak_for_a_full_one(device: Any, kind: Any) -> None:
+    def add(x: Any, rows: Any) -> Any:
+        return x.index_add(0, rows, x, alpha=float("inf"))
+
+    empty, full = torch.ones(0, 7, dtype=kind), torch.ones(2, 7, dtype=kind)
+    assert_same(add(empty.to(place(device)), ROW[:0].to(place(device))), add(empty, ROW[:0]))
+    refuse_alike(device, add, full, ROW[:2])
+
+
+def test_sixteen_bits_that_the_cpu_lacks_are_taken(device: Any) -> None:
+    x = torch.randn(3, 5, dtype=torch.float16, device=place(device))
+    assert torch.histc(x, 4).dtype is torch.float16
+
+
+def test_a_zero_divisor_is_no_error(device: Any) -> None:
+    x = SIGNED.to(place(device))
+    assert torch.remainder(x, torch.zeros_like(x)).shape == x.shape
+
+
+def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ocl_backend.dispatch import accepted
+
+    asked: list[str] = []
+    ask = accepted._ask
+
+    def noted(overload: Any, *args: Any) -> None:
+        asked.append(overload.name())
+        ask(overload, *args)
+
+    monkeypatch.setattr(accepted, "_ask", noted)
+    for size in (3, 4, 5, 6):  # calls of other sizes are not recalled
+        torch.bitwise_left_shift(
+            *[torch.ones(size, 2, 1, 3, dtype=torch.int16, device=place(device))] * 2
+        )
+    assert asked.count("aten::bitwise_left_shift.Tensor") <= 1
+
+
+TAKEN: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "bytes shifted beyond their width": lambda: (lambda x: x >> 8, BYTES),
+    "bytes shifted by bytes": lambda: (lambda x, y: x >> y, BYTES, BYTES),
+    "integers shifted beyond their width": lambda: (lambda x: x >> 20, SIGNED),
+    "bools shifted": lambda: (lambda x: (x >> 1) + (x << 1), BOOLS),
+    "bools filled": lambda: (lambda x: x.clone().fill_(0.001), BOOLS),
+    "bools filled with 256": lambda: (lambda x: x.clone().fill_(256), BOOLS),
+    "bools filled by a mask": lambda: (lambda x: x.masked_fill(x, 0.5), BOOLS),
+    "bools filled by rows": lambda: (lambda x: x.index_fill(1, ROW[:1].to(x.device), 0.5), BOOLS),
+    "bools scattered": lambda: (lambda x: x.scatter(1, ROW[None].to(x.device), 0.5), BOOLS),
+    "bools summed of fractions": lambda: (lambda x: x[:, :1].sum(1, dtype=torch.bool), FLOATS),
+    "fractions of integers added": lambda: (
+        lambda x: x.index_add(1, ROW.to(x.device), x, alpha=-2.7), SIGNED
+    ),
+    "sums in integers": lambda: (
+        lambda x: torch.sum(x, 1, out=x.new_empty(0, dtype=torch.int32)), FLOATS
+    ),
+    "products in integers": lambda: (
+        lambda x: torch.prod(x, 1, out=x.new_empty(0, dtype=torch.int64)), FLOATS
+    ),
+    "int32 wraps before int64": lambda: (
+        lambda x: torch.mul(x, x, out=x.new_empty(0, dtype=torch.int64)),
+        torch.tensor([100_000, -70_000, 3], dtype=torch.int32),
+    ),
+    "int32 wraps before float64": lambda: (
+        lambda x: torch.add(x, x, out=x.new_empty(0, dtype=torch.float64)),
+        torch.tensor([2**31 - 1, -(2**31), 3], dtype=torch.int32),
+    ),
+    "a scan of one bool": lambda: (
+        lambda x: torch.cumprod(x, 0, out=x.new_empty(0, dtype=torch.bool)), torch.tensor(True)
+    ),
+    "a number beyond the tensor's dtype": lambda: (lambda x: (1 << 40) - x, SIGNED),
+    "a divisor beyond the tensor's dtype": lambda: (lambda x: torch.div(x, 40000), BYTES),
+    "a factor beyond halves": lambda: (lambda x: x * 1e10, FLOATS.half()),
+    "softmax of no integers": lambda: (lambda x: x[:, :0].softmax(1), SIGNED),
+    "NaN through hardsigmoid": lambda: (functional.hardsigmoid, FLOATS.log().half()),
+    "NaN through hardswish": lambda: (functional.hardswish, FLOATS.log()),
+    "divisors of the least integer": lambda: (
+        lambda x: torch.lcm(x, -torch.ones_like(x)), torch.tensor([-(2**63), 6])
+    ),
+    "a loss of a wider target": lambda: (
+        lambda x, y: functional.huber_loss(x, y, reduction="none"), FLOATS.half(), FLOATS.double()
+    ),
+    "squares of the largest": lambda: (
+        lambda x: x.square(), torch.tensor([torch.finfo(torch.float64).max, 3.0]).double()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_the_cpu_takes(device: Any, name: str) -> None:
+    function, *tensors = TAKEN[name]()
+    agree(device, function, *tensors)
+
+
+def test_products_are_not_rounded_before_they_are_added(device: Any) -> None:
+    a, b = (
+        torch.tensor([1.0078125, 1.0]).bfloat16(),
+        torch.tensor([1.0078125, -1.015625]).bfloat16(),
+    )
+    ours = torch.dot(a.to(place(device)), b.to(place(device)))
+    assert float(ours) == 2.0**-14
+
+
+@pytest.mark.parametrize("size", [5, 9, 12, 16])
+def test_a_row_of_positions_made_with_another_step(device: Any, size: int) -> None:
+    with torch.no_grad():  # both steps are one launch
+        ours = torch.arange(-2, size - 2, device=place(device)).clamp(0, size - 4)
+        assert_same(ours, torch.arange(-2, size - 2).clamp(0, size - 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_gradients_reach_a_leaf_on_the_cpu(device: Any, dtype: Any) -> None:
+    leaf = torch.randn(3, 4, dtype=dtype, requires_grad=True)
+    (leaf.to(place(device)) * 2).sum().backward()
+    assert leaf.grad is not None and leaf.grad.is_cpu
+    assert_same(leaf.grad, torch.full((3, 4), 2.0, dtype=dtype))
+
+
+MODES = [("bilinear", False), ("bicubic", False), ("bilinear", True), ("bicubic", True)]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 6])
+@pytest.mark.parametrize(("mode", "antialias"), MODES)
+def test_bytes_are_resized_as_on_the_cpu(
+    device: Any, mode: str, antialias: bool, channels: int
+) -> None:
+    image = torch.randint(0, 256, (2, channels, 7, 11), dtype=torch.uint8)
+    ocl.reset_fallbacks()
+    for how in ({"size": (13, 4)}, {"size": (2, 30)}, {"scale_factor": (1.1, 0.6)}):
+        given: dict[str, Any] = {**how, "mode": mode, "antialias": antialias}
+        theirs = functional.interpolate(image, **given)
+        assert torch.equal(functional.interpolate(image.to(place(device)), **given).cpu(), theirs)
+    if not antialias:
+        given = {"size": (9, 5), "mode": mode, "align_corners": True}
+        theirs = functional.interpolate(image, **given)
+        assert torch.equal(functional.interpolate(image.to(place(device)), **given).cpu(), theirs)
+    assert ocl.fallbacks() == {}
+
+
+def test_a_size_that_stays_is_not_resized(device: Any) -> None:
+    image = torch.randn(1, 2, 5, 6)
+    given: dict[str, Any] = {"scale_factor": (1.1, 1.7), "mode": "bicubic", "antialias": True}
+    theirs = functional.interpolate(image, **given)
+    assert_same(functional.interpolate(image.to(place(device)), **given), theirs)
