@@ -129,7 +129,7 @@ Kept Sequence::made_aside(Graph& graph, const Addresses& of, const int64_t* give
   if (graph.changes(of) || !has_room_to_keep(device, made_bytes())) return {};
   const Within aside(nullptr);
   look_up_kept(this, of);  // the first call only notes the weights
-  const Kept noted = look_up_kept(this, of);
+  Kept noted = look_up_kept(this, of);
   if (noted.spaces || noted.writes.empty()) return noted;
   c10::SmallVector<int64_t, 24> words(given, given + is_address.size());
   words.append(fixed.begin(), fixed.end());
