@@ -9,13 +9,28 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
+from threading import local
 
 from ocl_backend.runtime import shim
+
+_numbers = count(1)
+_thread = local()
 
 
 def is_capturing() -> bool:
     """Return whether what this thread enqueues goes to a graph."""
     return bool(shim.library().ocl_is_capturing())
+
+
+def begin() -> None:
+    """Note that this thread begins a capture."""
+    _thread.number = next(_numbers)
+
+
+def number() -> int:
+    """Return the number of the last capture that this thread began: no other has it."""
+    return int(getattr(_thread, "number", 0))
 
 
 @contextmanager

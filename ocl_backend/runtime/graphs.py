@@ -81,6 +81,7 @@ class OCLGraph:
         if handle is None:
             raise RuntimeError(shim.last_error())
         self._handle, self._is_open = handle, True
+        capture.begin()
         self._end = weakref.finalize(self, _delete, handle)
         self._end.atexit = False
 

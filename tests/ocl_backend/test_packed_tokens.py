@@ -146,3 +146,34 @@ def test_what_differs_between_joined_products_is_multiplied_anew(token: Token) -
         three = OCL.packed_linear(kept, first, FORM.name, ROWS)
     other.replay()
     assert is_right(three, kept, first)
+
+
+@torch.no_grad()
+def test_nothing_is_left_of_a_capture_that_failed(token: Token) -> None:
+    _, x, _ = token
+    first, second = (torch.nn.Parameter(drawn(seed, x.device), False) for seed in (1, 2))
+    join([first, second])
+    with pytest.raises(RuntimeError, match="midway"), OCL.graph(OCL.OCLGraph()):
+        OCL.packed_linear(x, first, FORM.name, ROWS)
+        raise RuntimeError("midway")
+    graph = OCL.OCLGraph()
+    with OCL.graph(graph):
+        out = OCL.packed_linear(x, second, FORM.name, ROWS)
+    graph.replay()
+    assert is_right(out, x, second)
+
+
+@torch.no_grad()
+def test_weights_that_a_graph_writes_between_joined_products_are_read_anew(token: Token) -> None:
+    _, x, _ = token
+    first, second = (torch.nn.Parameter(drawn(seed, x.device), False) for seed in (1, 2))
+    join([first, second])
+    other = drawn(7, x.device)
+    graph = OCL.OCLGraph()
+    with OCL.graph(graph):
+        one = OCL.packed_linear(x, first, FORM.name, ROWS)
+        second.copy_(other)
+        two = OCL.packed_linear(x, second, FORM.name, ROWS)
+    graph.replay()
+    assert is_right(one, x, first)
+    assert is_right(two, x, other)
