@@ -30,6 +30,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(1, 24, 40),
     GemmProblem(17, 24, 40, "int8", trans_b=True),
     PackedProblem(3, 24, 64),
+    PackedProblem(1, 24, 64),
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),
     *(
