@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from typing import Any
 
@@ -38,6 +38,7 @@ class Search:
     Bayesian optimisation by expected improvement over the valid configs, every second time over
     those beside the best one; `docs/search.md` compares it with others on public tables. They are
     enumerated once the seeds are used up.
+
     Any number of configs may be asked for before the first is told, so that they can be built
     ahead: what is under way counts as if it came out as expected (Ginsbourger, Le Riche and Carraro
     2010). It is a study of Optuna, kept in `storage` under `name` where there is one.
@@ -54,6 +55,7 @@ class Search:
         self.best_ms = inf
         values = dict(zip(space.names, space.values, strict=True))
         self._space = space
+        self._row_of = cache(space.row_of)
         self._seeds = list(dict.fromkeys(seeds))
         self._study = Study(values, self._next_params, name, storage, map(asdict, self._seeds))
         self._random = np.random.default_rng(seed)
@@ -162,5 +164,5 @@ class Search:
 
     def _rows(self, configs: Iterable[Any]) -> NDArray[np.intp]:
         """Return the rows of those configs that are in the space, in their order."""
-        found = (self._space.row_of(config) for config in configs)
+        found = map(self._row_of, configs)
         return np.array([row for row in found if row is not None], dtype=np.intp)

@@ -47,6 +47,7 @@ DUELISTS = 3
 MOST_OUTSIDE = 2
 """Starts outside of the device's own space that one problem tries. They are other devices' configs,
 and a family's own first seed, which comes before them, was faster in 18 of 20 problems."""
+
 Starts = Callable[[Problem], Iterable[Variant]]
 """Variants to try before all others: first what serves now, then what won for similar problems and
 on similar devices."""

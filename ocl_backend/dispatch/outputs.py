@@ -76,6 +76,15 @@ def stored(result: Tensor, out: Tensor) -> Tensor:
     return out.resize_(result.shape).copy_(result)
 
 
+def in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the out form of a function that combines items in the dtype of its output."""
+
+    def run(*args: Any, dtype: torch.dtype | None = None, out: Tensor, **kwargs: Any) -> Tensor:
+        return stored(function(*args, dtype=dtype or out.dtype, **kwargs), out)
+
+    return run
+
+
 def into(function: Callable[..., Any], *names: str, casts: bool = True) -> Callable[..., Any]:
     """Return the form of `function` that writes its results to the keyword arguments `names`.
 

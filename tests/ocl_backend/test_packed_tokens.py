@@ -45,6 +45,13 @@ def token(device: Any) -> Iterator[Token]:
     OCL.keep_weights()
 
 
+def joined(where: Any, count: int) -> list[torch.nn.Parameter]:
+    """Return weights that share a product in captures."""
+    weights = [torch.nn.Parameter(drawn(seed + 1, where), False) for seed in range(count)]
+    join(weights)
+    return weights
+
+
 def kernels(call: Callable[[], object]) -> list[str]:
     with OCL.profile(file=None) as seen:
         call()
@@ -129,8 +136,7 @@ def test_weights_that_read_the_same_row_share_a_product_in_a_capture(token: Toke
 @torch.no_grad()
 def test_what_differs_between_joined_products_is_multiplied_anew(token: Token) -> None:
     _, x, _ = token
-    first, second = (torch.nn.Parameter(drawn(seed, x.device), False) for seed in (1, 2))
-    join([first, second])
+    first, second = joined(x.device, 2)
     kept, doubled = x.clone(), 2 * x
     graph = OCL.OCLGraph()
     with OCL.graph(graph):
@@ -151,8 +157,7 @@ def test_what_differs_between_joined_products_is_multiplied_anew(token: Token) -
 @torch.no_grad()
 def test_nothing_is_left_of_a_capture_that_failed(token: Token) -> None:
     _, x, _ = token
-    first, second = (torch.nn.Parameter(drawn(seed, x.device), False) for seed in (1, 2))
-    join([first, second])
+    first, second = joined(x.device, 2)
     with pytest.raises(RuntimeError, match="midway"), OCL.graph(OCL.OCLGraph()):
         OCL.packed_linear(x, first, FORM.name, ROWS)
         raise RuntimeError("midway")
@@ -166,8 +171,7 @@ def test_nothing_is_left_of_a_capture_that_failed(token: Token) -> None:
 @torch.no_grad()
 def test_weights_that_a_graph_writes_between_joined_products_are_read_anew(token: Token) -> None:
     _, x, _ = token
-    first, second = (torch.nn.Parameter(drawn(seed, x.device), False) for seed in (1, 2))
-    join([first, second])
+    first, second = joined(x.device, 2)
     other = drawn(7, x.device)
     graph = OCL.OCLGraph()
     with OCL.graph(graph):

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import floor
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.memory_formats import laid_out_like
+from ocl_backend.ops.image.filters import Shape, near, scale_of, wide
 from ocl_backend.runtime import capture
 
-Shape = Literal["linear", "cubic"]
 MOST_BITS = 22
 """Behind the point of a weight; a sum of weighted bytes then fits an int."""
 
@@ -41,14 +40,6 @@ for (int k = 0; k < taps; ++k)
 const int out = clamp(total >> bits, 0, 255);""",
     scalar_only=True,
 )
-
-
-def cubic(x: float, a: float) -> float:
-    """Return Keys's cubic convolution kernel (doi:10.1109/TASSP.1981.1163711)."""
-    x = abs(x)
-    if x < 1:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
 
 
 class Line(NamedTuple):
@@ -113,12 +104,11 @@ def _line(
     shape: Shape, size: int, out: int, align: bool, factor: float | None, antialias: bool,
     device: torch.device,
 ) -> Line:  # fmt: skip
-    if align:
-        scale = (size - 1) / (out - 1) if out > 1 else 0.0
-    else:
-        scale = 1 / factor if factor else size / out
-    find = _wide if antialias else _near
-    rows = [find(shape, row, size, scale, align) for row in range(out)]
+    scale = scale_of(size, out, align, factor)
+    rows = [
+        wide(shape, row, size, scale) if antialias else near(shape, row, size, scale, align)
+        for row in range(out)
+    ]
     most = max(max(weights) for _, weights in rows)
     taps = max(len(weights) for _, weights in rows)
     bits = next(
@@ -130,38 +120,3 @@ def _line(
         for k, weight in enumerate(found, begin - first[row]):
             weights[row, k] = int(weight * (1 << bits) + (0.5 if weight >= 0 else -0.5))
     return Line(torch.tensor(first, dtype=torch.int32).to(device), weights.to(device), bits)
-
-
-def _near(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
-    """Return the first of the items around a row's position, and their weights.
-
-    Items beyond the border are those at it, whose weights add up.
-    """
-    position = row * scale if align else (row + 0.5) * scale - 0.5
-    if shape == "linear":
-        position = max(position, 0.0)
-    base = min(floor(position), size - 1)
-    part, reach = min(position - base, 1.0), 1 if shape == "linear" else 2
-    begin = max(base - reach + 1, 0)
-    weights = [0.0] * (min(base + reach + 1, size) - begin)
-    for item in range(base - reach + 1, base + reach + 1):
-        away = item - base - part
-        weight = max(0.0, 1 - abs(away)) if shape == "linear" else cubic(away, -0.75)
-        weights[min(max(item, 0), size - 1) - begin] += weight
-    return begin, weights
-
-
-def _wide(shape: Shape, row: int, size: int, scale: float, align: bool) -> tuple[int, list[float]]:
-    """Return the first of the items under a filter, and their weights, which add up to 1."""
-    del align
-    stretch = max(scale, 1.0)
-    reach = (1 if shape == "linear" else 2) * stretch
-    center = scale * (row + 0.5)
-    begin = max(int(center - reach + 0.5), 0)
-    away = [
-        (item - center + 0.5) / stretch
-        for item in range(begin, min(int(center + reach + 0.5), size))
-    ]
-    parts = [max(0.0, 1 - abs(x)) if shape == "linear" else cubic(x, -0.5) for x in away]
-    total = sum(parts) or 1.0
-    return begin, [part / total for part in parts]

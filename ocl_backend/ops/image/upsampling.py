@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import floor
 from typing import Any, Literal
 
 import torch
@@ -17,12 +16,12 @@ from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.ops.image import byte_resizing
-from ocl_backend.ops.image.byte_resizing import cubic
+from ocl_backend.ops.image.filters import Shape, near, scale_of, wide
 from ocl_backend.runtime import capture
 
 Filter = Literal["cubic", "triangle", "wide cubic"]
 """`cubic` takes the four items around a position; the others widen where they shrink an image."""
-SHAPES: dict[Filter, byte_resizing.Shape] = {"triangle": "linear", "wide cubic": "cubic"}
+SHAPES: dict[Filter, Shape] = {"triangle": "linear", "wide cubic": "cubic"}
 
 
 @lru_cache(maxsize=256)
@@ -34,40 +33,16 @@ def weights(
 
     `align` keeps the middles of the outermost items; `factor` is the scale that was asked for.
     """
-    if align:
-        scale = (size - 1) / (out - 1) if out > 1 else 0.0
-    else:
-        scale = 1 / factor if factor else size / out
+    scale = scale_of(size, out, align, factor)
     matrix = torch.zeros((out, size), dtype=torch.float64)
     for row in range(out):
-        taps = _near(row, size, scale, align) if name == "cubic" else _wide(name, row, size, scale)
-        for item, weight in taps:
-            matrix[row, item] += weight
+        first, taps = (
+            near("cubic", row, size, scale, align)
+            if name == "cubic"
+            else wide(SHAPES[name], row, size, scale)
+        )
+        matrix[row, first : first + len(taps)] = torch.tensor(taps, dtype=torch.float64)
     return matrix.to(torch.float32).to(device)
-
-
-def _near(row: int, size: int, scale: float, align: bool) -> list[tuple[int, float]]:
-    """Return the four items around a row's position, held at the border, with their weights."""
-    position = row * scale if align else (row + 0.5) * scale - 0.5
-    base = floor(position)
-    around = range(base - 1, base + 3)
-    return [(min(max(at, 0), size - 1), cubic(position - at, -0.75)) for at in around]
-
-
-def _wide(name: Filter, row: int, size: int, scale: float) -> list[tuple[int, float]]:
-    """Return the items under a filter as wide as the step between rows, weights adding up to 1."""
-    stretch = max(scale, 1.0)
-    reach = (1 if name == "triangle" else 2) * stretch
-    center = scale * (row + 0.5)
-    first = max(int(center - reach + 0.5), 0)
-    last = min(int(center + reach + 0.5), size)
-    distances = [(item + 0.5 - center) / stretch for item in range(first, last)]
-    if name == "triangle":
-        parts = [max(0.0, 1 - abs(distance)) for distance in distances]
-    else:
-        parts = [cubic(distance, -0.5) for distance in distances]
-    total = sum(parts) or 1.0
-    return [(first + k, part / total) for k, part in enumerate(parts)]
 
 
 def _matrices(
@@ -125,7 +100,7 @@ def _backward(name: Filter) -> Callable[..., Tensor]:
     return backward
 
 
-def _composed(name: str, shape: byte_resizing.Shape) -> Callable[..., Tensor]:
+def _composed(name: str, shape: Shape) -> Callable[..., Tensor]:
     """Return a way to resize that torch decomposes, with whole numbers for bytes."""
     decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import into, stored
+from ocl_backend.dispatch.outputs import in_dtype_of_out, into, stored
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
@@ -284,15 +284,6 @@ def nansum(
     return sum_(torch.where(x.isnan(), 0, x), dims, keepdim, dtype=dtype)
 
 
-def _in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the out form of a reduction that combines items in the dtype of its output."""
-
-    def run(*args: Any, dtype: torch.dtype | None = None, out: Tensor, **kwargs: Any) -> Tensor:
-        return stored(function(*args, dtype=dtype or out.dtype, **kwargs), out)
-
-    return run
-
-
 def vector_norm(
     x: Tensor,
     order: Number = 2,
@@ -335,14 +326,14 @@ def norm(
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sum.dim_IntList": sum_,
-    "sum.IntList_out": _in_dtype_of_out(sum_),
+    "sum.IntList_out": in_dtype_of_out(sum_),
     "nansum": nansum,
-    "nansum.out": _in_dtype_of_out(nansum),
+    "nansum.out": in_dtype_of_out(nansum),
     "mean.dim": mean,
-    "mean.out": _in_dtype_of_out(mean),
+    "mean.out": in_dtype_of_out(mean),
     "prod": prod_,
     "prod.dim_int": prod_,
-    "prod.int_out": _in_dtype_of_out(prod_),
+    "prod.int_out": in_dtype_of_out(prod_),
     "any": any_,
     "any.dim": any_,
     "any.dims": any_,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import into
+from ocl_backend.dispatch.outputs import in_dtype_of_out, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
@@ -190,22 +190,13 @@ def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, dim, *, dtype=None: x.copy_(function(x, dim, dtype=dtype))
 
 
-def _written(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the out form of a scan, which is computed in the output's dtype."""
-
-    def run(x: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor) -> Tensor:
-        return out.resize_(x.shape).copy_(function(x, dim, dtype=dtype or out.dtype))
-
-    return run
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "cumsum_": _in_place(cumsum),
-    "cumsum.out": _written(cumsum),
+    "cumsum.out": in_dtype_of_out(cumsum),
     "cumprod": cumprod,
     "cumprod_": _in_place(cumprod),
-    "cumprod.out": _written(cumprod),
+    "cumprod.out": in_dtype_of_out(cumprod),
     "_logcumsumexp": logcumsumexp,
     "_logcumsumexp.out": into(logcumsumexp),
     "_cummax_helper": _extreme_helper("cummax", ">="),
