@@ -1,7 +1,9 @@
 """Measures tables for the model of the choice: many variants of drawn or of listed problems.
 
-A time is the least of its samples, which other work on the machine touches least. Where other
-programs run for long, `--turns 3` measures what comes near the best again, in turns with the rest.
+A time is the least of its samples, which other work on the machine touches least. With `--turns N`
+all variants that are not far from the best are timed N times more, in turns with each other, and
+the table keeps each turn's time: `python -m benchmarks choice` then picks the best by one half of
+the turns and times it by the other.
 
 python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-budget 600
 """
@@ -18,6 +20,7 @@ from rich.progress import track
 
 from benchmarks.choice.draw import problems as drawn
 from benchmarks.choice.draw import variants
+from benchmarks.choice.turns import Ready
 from oclgen.keys import parse_key
 from oclgen.measurement import Measurement
 from oclgen.measuring import peak
@@ -30,8 +33,9 @@ from tuned_db.records.shipped import shipped_records
 
 AHEAD = 2
 """Variants that are built ahead, per process that builds."""
-AGAIN = 1.6
-"""Variants up to this many times the best time of their problem are measured in later turns."""
+AGAIN = 4.0
+"""Variants up to this many times the best time of their problem are timed in later turns. What
+another program disturbs in the first turn seldom takes longer."""
 
 
 def main(
@@ -41,7 +45,7 @@ def main(
     problems: int,
     time_budget: float,
     listed: Sequence[str] = (),
-    turns: int = 1,
+    turns: int = 0,
 ) -> None:
     """Measure variants of many problems, and append them to the table, a problem at a time.
 
@@ -52,7 +56,8 @@ def main(
         problems: how many.
         time_budget: no problem is begun after them.
         listed: keys of problems to measure instead of drawn ones.
-        turns: how often what comes near a problem's best is measured; the least time counts.
+        turns: in how many further turns what is not far from a problem's best is timed; they are
+            kept apart.
     """
     target, ends = select(device), time.monotonic() + time_budget
     level = peak.measure(target)
@@ -68,8 +73,8 @@ def main(
             if time.monotonic() >= ends:
                 break
             rows = _rows(worker, target, problem, known, ends)
-            for turn in range(1, turns):
-                rows = _again(worker, problem, rows, backwards=bool(turn % 2))
+            if turns:
+                rows = by_turns(target, problem, rows, turns, worker.seed)
             append(path, head, rows)
 
 
@@ -95,22 +100,29 @@ def _rows(
     return rows
 
 
-def _again(worker: Worker, problem: Problem, rows: list[Row], backwards: bool) -> list[Row]:
-    """Return rows whose times are the least of those and of another measurement, where near.
+def by_turns(
+    device: Device, problem: Problem, rows: list[Row], turns: int, seed: int
+) -> list[Row]:
+    """Return rows that hold the times of further turns, where the first one is not far off.
+
+    The first turn's time is dropped there: it had a load of its own, and decided what is timed.
 
     Args:
-        worker: measures.
+        device: where they run.
         problem: of the rows.
         rows: what was measured before.
-        backwards: whether the last one is measured first.
+        turns: how many.
+        seed: draws the inputs.
     """
     best = min((row.ms for row in rows), default=inf)
+    near = [at for at, row in enumerate(rows) if row.ms <= AGAIN * best < inf]
+    variants = [Variant.from_values(rows[at].family, rows[at].config) for at in near]
+    times = Ready(device, problem, variants, seed).turns(turns)
+    device.programs.forget()
     found = list(rows)
-    for at in reversed(range(len(rows))) if backwards else range(len(rows)):
-        row = found[at]
-        if row.ms <= AGAIN * best < inf:
-            variant = Variant.from_values(row.family, row.config)
-            found[at] = replace(row, ms=min(row.ms, _least_ms(worker.measure(problem, variant))))
+    for at, each in zip(near, times, strict=True):
+        if each:
+            found[at] = replace(rows[at], ms=min(each), turns=each)
     return found
 
 

@@ -48,13 +48,18 @@ class Head:
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement: milliseconds, infinite for a failure, of which `invalidity` is the kind."""
+    """One measurement: milliseconds, infinite for a failure, of which `invalidity` is the kind.
+
+    `turns` are the least milliseconds of each of several independent turns, `ms` the least of all;
+    none where a table keeps one figure alone.
+    """
 
     problem: str
     family: str
     config: dict[str, int | bool | str]
     ms: float
     invalidity: str
+    turns: tuple[float, ...] = ()
 
 
 def append(path: Path, head: Head, rows: Sequence[Row]) -> None:
@@ -86,7 +91,9 @@ def write(path: Path, parts: Iterable[tuple[Head, Sequence[Row]]]) -> int:
 
 
 def _to_json(row: Row) -> dict[str, Any]:
-    return {**asdict(row), "ms": None if row.ms == inf else round(row.ms, 6)}
+    values = {**asdict(row), "ms": None if row.ms == inf else round(row.ms, 6)}
+    turns = [round(ms, 6) for ms in values.pop("turns")]
+    return {**values, "turns": turns} if turns else values
 
 
 def read(path: Path) -> Iterator[tuple[Head, Row]]:
@@ -100,7 +107,8 @@ def read(path: Path) -> Iterator[tuple[Head, Row]]:
             else:
                 assert head is not None
                 ms = inf if values["ms"] is None else values["ms"]
-                yield head, Row(**{**values, "ms": ms})
+                turns = tuple(values.pop("turns", ()))
+                yield head, Row(**{**values, "ms": ms}, turns=turns)
 
 
 def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
