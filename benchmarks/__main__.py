@@ -192,6 +192,29 @@ def choice(tables: tuple[Path, ...]) -> None:
 
 
 @main.command()
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--below", default=0.6, show_default=True, help="Quality of a choice.")
+def worst(tables: tuple[Path, ...], device: str, below: float) -> None:
+    """Time the worst choices of tables and what the tables claim to be the best, by turns."""
+    from benchmarks.choice.duels import worst as run
+
+    run(tables, device, below)
+
+
+@main.command()
+@click.argument("before", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--seed", default=1, show_default=True, help="Draws the problems.")
+@click.option("--problems", default=60, show_default=True)
+def versus(before: Path, device: str, seed: int, problems: int) -> None:
+    """Time what another checkout of this project chooses against the choices of this one."""
+    from benchmarks.choice.duels import versus as run
+
+    run(before, device, seed, problems)
+
+
+@main.command()
 @click.option("--device", default=0, show_default=True, help="Index.")
 @click.option("--seed", default=1, show_default=True, help="Draws the problems.")
 @click.option("--problems", default=30, show_default=True)

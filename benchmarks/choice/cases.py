@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
@@ -21,13 +21,33 @@ from tuned_db.files.table import Head, Row, read
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem on a device: `variants[i]` took `ms[i]`, and `features[i]` describe it."""
+    """A problem on a device: `variants[i]` took `ms[i]`, and `features[i]` describe it.
+
+    `halves` [2, variants] are the least times of the even turns and of the odd ones, None where the
+    table keeps one figure alone. A variant that was so slow that no further turn timed it has the
+    same time in both.
+    """
 
     head: Head
     problem: Problem
     variants: tuple[Variant, ...]
     ms: NDArray[np.float64]
     features: tuple[Features, ...]
+    halves: NDArray[np.float64] | None = None
+
+    def only(self, keep: Sequence[int]) -> Case:
+        """Return the case of some of its variants.
+
+        Args:
+            keep: their indices.
+        """
+        return replace(
+            self,
+            variants=tuple(self.variants[i] for i in keep),
+            ms=self.ms[keep],
+            features=tuple(self.features[i] for i in keep),
+            halves=None if self.halves is None else self.halves[:, keep],
+        )
 
     @property
     def kind(self) -> str:
@@ -51,17 +71,20 @@ def cases_of(table: Path) -> list[Case]:
 def _case(rows: list[tuple[Head, Row]]) -> Case:
     head, problem = rows[0][0], parse_key(rows[0][1].problem)
     shared = of_problem(problem, head.limits)
-    timed = list(_timed(rows))
+    timed = [row for _, row in rows if isfinite(row.ms)]
+    variants = tuple(Variant.from_values(row.family, row.config) for row in timed)
     return Case(
         head,
         problem,
-        tuple(variant for variant, _ in timed),
-        np.array([ms for _, ms in timed]),
-        tuple(shared | of_variant(problem, variant, head.limits) for variant, _ in timed),
+        variants,
+        np.array([row.ms for row in timed]),
+        tuple(shared | of_variant(problem, variant, head.limits) for variant in variants),
+        _halves(timed),
     )
 
 
-def _timed(rows: list[tuple[Head, Row]]) -> Iterator[tuple[Variant, float]]:
-    for _, row in rows:
-        if isfinite(row.ms):
-            yield Variant.from_values(row.family, row.config), row.ms
+def _halves(rows: Sequence[Row]) -> NDArray[np.float64] | None:
+    if not any(len(row.turns) > 1 for row in rows):
+        return None
+    turns = [row.turns if len(row.turns) > 1 else (row.ms, row.ms) for row in rows]
+    return np.array([[min(each[half::2]) for each in turns] for half in (0, 1)])
