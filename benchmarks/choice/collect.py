@@ -100,9 +100,7 @@ def _rows(
     return rows
 
 
-def by_turns(
-    device: Device, problem: Problem, rows: list[Row], turns: int, seed: int
-) -> list[Row]:
+def by_turns(device: Device, problem: Problem, rows: list[Row], turns: int, seed: int) -> list[Row]:
     """Return rows that hold the times of further turns, where the first one is not far off.
 
     The first turn's time is dropped there: it had a load of its own, and decided what is timed.

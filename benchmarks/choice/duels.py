@@ -103,7 +103,8 @@ def versus(before: Path, device: str, seed: int, count: int) -> None:
     here = Path(__file__).parents[2]
     ours, theirs = (_chosen(folder, device, asked) for folder in (here, before))
     pairs = [
-        Duel(parse_key(key), rival, own) for key, own, rival in zip(asked, ours, theirs, strict=True)
+        Duel(parse_key(key), rival, own)
+        for key, own, rival in zip(asked, ours, theirs, strict=True)
     ]
     found = list(_fought(target, pairs))
     differing = [one for one in found if one.choice != one.rival]

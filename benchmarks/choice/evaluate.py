@@ -4,14 +4,14 @@
 
 Each problem is left out in turn, in `FOLDS` parts, and each device; the quality of a choice is the
 best time over the time of what is chosen among the table's variants. Where the table keeps the
-times of several turns, a second measure leaves out what noise adds to it. Problems that are hardly apart
-are left out together, on whatever device they were measured: one would tell the other's answer.
+times of several turns, a second measure leaves out what noise adds to it. Problems that are hardly
+apart are left out together, on whatever device they were measured: one would tell the other's
+answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -117,7 +117,9 @@ def main(paths: Sequence[Path]) -> None:
         how = f"{LEAST}, and {HALVES} for {turned}" if turned else f"{LEAST} alone"
         print(f"{path.name}: {len(found)} problems, judged by {how}")
     cases = [case for found in read.values() for case in found]
-    table = Table("device", "left out", "measure", "problems", "raced", "mean", "worst tenth", "worst")
+    table = Table(
+        "device", "left out", "measure", "problems", "raced", "mean", "worst tenth", "worst"
+    )
     for kind in dict.fromkeys(case.kind for case in cases):
         alike = [case for case in cases if case.kind == kind]
         alone = [case for case in map(plain, alike) if len(case.ms) > 1]

@@ -62,9 +62,7 @@ class Ready:
     def turns(self, count: int) -> list[tuple[float, ...]]:
         """Return each variant's times of `count` turns; none for what could not be prepared."""
         found = [self.turn(backwards=bool(at % 2)) for at in range(count)]
-        return [
-            tuple(ms for ms in times if ms is not None) for times in zip(*found, strict=True)
-        ]
+        return [tuple(ms for ms in times if ms is not None) for times in zip(*found, strict=True)]
 
     def _prepared(self, problem: Problem, variant: Variant) -> PreparedPlan | None:
         plan = variant.plan(problem)

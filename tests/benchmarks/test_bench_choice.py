@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from math import inf
+from pathlib import Path
 from typing import Any
 
-from benchmarks.choice.collect import _again
-from benchmarks.choice.evaluate import FOLDS, folds
-from oclgen.measurement import Measurement
+import numpy as np
+import pytest
+
+from benchmarks.choice import collect
+from benchmarks.choice.cases import Case, cases_of
+from benchmarks.choice.collect import AGAIN
+from benchmarks.choice.evaluate import FOLDS, TABLES, folds, geometric_mean, quality, split_quality
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
-from tuned_db.files.table import Row
+from tuned_db.files.table import Row, append, read
 
 
 def test_what_is_hardly_apart_is_left_out_together() -> None:
@@ -26,30 +33,104 @@ def test_other_kinds_are_not_near() -> None:
     assert folds([GemmProblem(64, 64, 64), GemmProblem(64, 64, 64, trans_b=True)]) == [0, 1]
 
 
-class Turns:
-    """A worker that answers with the given times, and notes what it was asked for."""
+class Ready:
+    """Gives each variant the times 3, 2 and 4 by its number of rows; what has 4 is not prepared."""
 
-    def __init__(self, *answers: float) -> None:
-        self.answers, self.asked = iter(answers), list[int]()
+    def __init__(self, _device: Any, _problem: Any, variants: list[Variant], _seed: int) -> None:
+        self.rows = [variant.config.item_m for variant in variants]
 
-    def measure(self, problem: Any, variant: Variant) -> Measurement:
-        self.asked.append(variant.config.item_m)
-        samples = (next(self.answers), 9.0)
-        return Measurement(samples, "none", "", 0.0, 0, "warm")
+    def turns(self, count: int) -> list[tuple[float, ...]]:
+        return [() if at == 4 else (at * 3.0, at * 2.0, at * 4.0)[:count] for at in self.rows]
 
 
-def test_what_is_near_the_best_is_measured_again_and_the_least_time_counts() -> None:
+class NoDevice:
+    """A device whose programs may be forgotten."""
+
+    class programs:  # noqa: N801 (an attribute of the device)
+        """Of which there are none."""
+
+        @staticmethod
+        def forget() -> None:
+            """Forget nothing."""
+
+
+def test_what_is_not_far_from_the_best_is_timed_in_turns_which_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collect, "Ready", Ready)
     problem = GemmProblem(64, 64, 64)
     values = {**_values(), "item_m": 1}
-    times = (1.0, 1.5, 1.7, inf)
+    times = (1.0, 1.5, AGAIN + 0.1, AGAIN, inf)
     rows = [
         Row(problem.key(), "gemm_register", {**values, "item_m": at}, ms, "none")
         for at, ms in enumerate(times, 1)
     ]
-    worker: Any = Turns(0.8, 1.2)
-    found = _again(worker, problem, rows, backwards=True)
-    assert worker.asked == [2, 1]
-    assert [row.ms for row in found] == [1.0, 0.8, 1.7, inf]
+    device: Any = NoDevice
+    found = collect.by_turns(device, problem, rows, turns=3, seed=0)
+    assert [row.turns for row in found] == [(3.0, 2.0, 4.0), (6.0, 4.0, 8.0), (), (), ()]
+    assert [row.ms for row in found] == [2.0, 4.0, *times[2:]]
+
+
+def test_tables_keep_turns_and_older_ones_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl.gz"
+    rows = [Row("p", "f", {"a": 1}, 2.0, "none", turns) for turns in ((2.0, 3.0), ())]
+    head = next(iter(read(TABLES[0])))[0]
+    append(path, head, rows)
+    assert [row for _, row in read(path)] == rows
+    with gzip.open(path, "rt") as file:
+        lines = [json.loads(line) for line in file]
+    assert ["turns" in line for line in lines] == [False, True, False]
+
+
+def test_the_noise_of_equal_variants_counts_by_one_measure_only() -> None:
+    """Of two equal variants another program disturbs one in each half, any with the same chance."""
+    scores = np.array([0.0, 1.0], np.float32)
+    disturbed = ([1.5, 1.0], [1.0, 1.5])
+    cases = [_case([one, other]) for one in disturbed for other in disturbed]
+    assert geometric_mean([split_quality(each, scores) for each in cases]) == pytest.approx(1.0)
+    assert geometric_mean([quality(each, scores) for each in cases]) < 0.95
+
+
+def test_a_wrong_choice_loses_by_both_measures() -> None:
+    case = _case([[2.0, 1.0], [2.2, 1.1]])
+    scores = np.array([0.0, 1.0], np.float32)
+    assert quality(case, scores) == split_quality(case, scores) == pytest.approx(0.5)
+    assert split_quality(case, scores, raced=2) == pytest.approx(1.0)
+
+
+def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
+    problem = GemmProblem(64, 64, 64).key()
+    path = tmp_path / "table.jsonl.gz"
+    head = next(head for table in TABLES for head, _ in read(table) if head.device.kind == "cpu")
+    turns = ((3.0, 2.0, 1.0, 4.0), ())
+    rows = [
+        Row(
+            problem,
+            "gemm_register",
+            {**_values(), "item_m": at},
+            1.0 if each else 9.0,
+            "none",
+            each,
+        )
+        for at, each in enumerate(turns, 1)
+    ]
+    append(path, head, rows)
+    (case,) = cases_of(path)
+    assert case.halves is not None
+    assert case.halves.tolist() == [[1.0, 9.0], [2.0, 9.0]]
+    assert case.only([1]).halves is not None
+    append(path, head, [Row(GemmProblem(8, 8, 8).key(), *_plain(rows[1]))])
+    assert cases_of(path)[1].halves is None
+
+
+def _plain(row: Row) -> tuple[Any, ...]:
+    return row.family, row.config, row.ms, row.invalidity
+
+
+def _case(halves: list[list[float]]) -> Case:
+    times = np.array(halves)
+    unused: Any = None
+    return Case(unused, GemmProblem(8, 8, 8), (), times.min(axis=0), (), times)
 
 
 def _values() -> dict[str, int | bool | str]:
