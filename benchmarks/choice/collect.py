@@ -28,14 +28,14 @@ from oclgen.measuring.worker import Worker
 from oclgen.opencl.device import Device, select
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db.files.table import Head, Row, append
+from tuned_db.files.table import Head, Row, append, read
 from tuned_db.records.shipped import shipped_records
 
 AHEAD = 2
 """Variants that are built ahead, per process that builds."""
-AGAIN = 4.0
-"""Variants up to this many times the best time of their problem are timed in later turns. What
-another program disturbs in the first turn seldom takes longer."""
+AGAIN = 16.0
+"""Variants up to this many times the best time of their problem are timed in later turns. Short
+ones that another program disturbs take five times as long in the first turn."""
 
 
 def main(
@@ -46,6 +46,7 @@ def main(
     time_budget: float,
     listed: Sequence[str] = (),
     turns: int = 0,
+    again: Path | None = None,
 ) -> None:
     """Measure variants of many problems, and append them to the table, a problem at a time.
 
@@ -58,6 +59,7 @@ def main(
         listed: keys of problems to measure instead of drawn ones.
         turns: in how many further turns what is not far from a problem's best is timed; they are
             kept apart.
+        again: table whose problems and variants are measured instead.
     """
     target, ends = select(device), time.monotonic() + time_budget
     level = peak.measure(target)
@@ -67,25 +69,29 @@ def main(
         for one in shipped_records()
         if one.device.kind == target.info.kind
     ]
-    wanted = [parse_key(key) for key in listed] or drawn(seed, problems, target.limits)
+    tables = _variants_of(again) if again else {}
+    wanted = [parse_key(key) for key in listed or tables] or drawn(seed, problems, target.limits)
     with Worker(target.index, target.info) as worker:
         for problem in track(wanted, "measuring"):
             if time.monotonic() >= ends:
                 break
-            rows = _rows(worker, target, problem, known, ends)
+            order = tables.get(problem.key()) or variants(problem, target.limits, known, seed=0)
+            rows = _rows(worker, problem, order, ends)
             if turns:
                 rows = by_turns(target, problem, rows, turns, worker.seed)
             append(path, head, rows)
 
 
-def _rows(
-    worker: Worker,
-    device: Device,
-    problem: Problem,
-    known: list[tuple[Problem, Variant]],
-    ends: float,
-) -> list[Row]:
-    order = variants(problem, device.limits, known, seed=0)
+def _variants_of(table: Path) -> dict[str, list[Variant]]:
+    """Return the variants of each problem of a table."""
+    found: dict[str, list[Variant]] = {}
+    for _, row in read(table):
+        variant = Variant.from_values(row.family, row.config)
+        found.setdefault(row.problem, []).append(variant)
+    return found
+
+
+def _rows(worker: Worker, problem: Problem, order: list[Variant], ends: float) -> list[Row]:
     begun, best = 0, inf
     rows: list[Row] = []
     for done, variant in enumerate(order):
