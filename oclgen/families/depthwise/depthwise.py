@@ -176,11 +176,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if problem.layout == "nhwc":
         if limits.kind == "cpu":
-            vec = channel_vectors(problem, limits)[0]
-            return [
-                replace(DEFAULT, patch_h=h, patch_w=w, local_size=4, vec_c=vec, local_c=1)
-                for h, w in ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8))
-            ]
+            return _pixels_on_cpu(channel_vectors(problem, limits)[0])
         return [
             _in_blocks(problem, limits, *shape, vec)
             for vec in _vectors(problem)
@@ -188,6 +184,22 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         ]
     width = max(part.cols.results for part in correlations(problem))
     return [Config(*patch) for patch in plane_guesses(width, limits)]
+
+
+def _pixels_on_cpu(vec: int) -> list[Config]:
+    """Return configs for a processor and images in channels_last.
+
+    Where no vector divides the channels, the compiler makes one of the work-items along them: a
+    work-group with a block of channels is up to four times as fast as one of single channels.
+    """
+    if vec > 1:
+        shapes = [(2, 4, 4, 1), (1, 4, 4, 1), (4, 4, 4, 1), (2, 2, 4, 1), (1, 8, 4, 1)]
+    else:
+        shapes = [(4, 4, 64, 16), (2, 4, 64, 16), (4, 4, 64, 32), (4, 4, 32, 1), (2, 4, 4, 1)]
+    return [
+        replace(DEFAULT, patch_h=h, patch_w=w, local_size=size, vec_c=vec, local_c=local_c)
+        for h, w, size, local_c in shapes
+    ]
 
 
 def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:

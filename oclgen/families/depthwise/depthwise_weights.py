@@ -54,6 +54,8 @@ GROWING = ("PATCHES", "PATCHES_PER_PLANE")
 """Sizes that grow with the batch: arguments, where it is free."""
 ALL_ROWS = 64
 """`tap_rows` of a work-item with all taps: kernels have no more rows."""
+LANES = 16
+"""Work-items along channels of which a processor's compiler makes vectors."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
 
@@ -228,8 +230,11 @@ def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 
 def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
-    vec, shapes = channel_vectors(problem, limits)[0], ((1, 4), (2, 4), (1, 2), (4, 4))
-    if limits.kind == "cpu":
+    vec = channel_vectors(problem, limits)[0]
+    shapes: tuple[tuple[int, int], ...] = ((1, 4), (2, 4), (1, 2), (4, 4))
+    if limits.kind == "cpu" and vec == 1:  # the compiler makes a vector of the work-items
+        shapes, tried = ((2, 4), (1, 4), (4, 4)), [(LANES, split) for split in (8, 2)]
+    elif limits.kind == "cpu":
         tried = [(1, split) for split in (8, 2)]
     else:
         shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
