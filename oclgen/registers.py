@@ -28,8 +28,6 @@ class Registers:
         steps: of the innermost loop, before the next loop around it goes on; 0: not known.
         written: multiply-adds in the loop's text, more than `multiply_adds` where edges have code
             of their own; 0: not known.
-        window: items of the private memory into which a work-item copies what it reads; 0: none.
-        results: of a work-item that has such a window.
     """
 
     width: int
@@ -43,8 +41,6 @@ class Registers:
     strip_step: int = 0
     steps: int = 0
     written: int = 0
-    window: int = 0
-    results: int = 0
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector where a register has `native_width` lanes."""

@@ -63,9 +63,6 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
         found["steps of the inner loop"] = log2(registers.steps)
     if registers.written:
         found["text of a multiply-add"] = log2(registers.written / registers.multiply_adds)
-    if registers.window:
-        found["items of a window"] = log2(registers.window)
-        found["copied items of a result"] = log2(registers.window / registers.results)
     if registers.panel_step:
         found["pages of a panel"] = _pages(k, registers.panel_step, columns)
         found["bytes of a panel's lines"] = _lines(k, registers.panel_step, columns)

@@ -87,20 +87,13 @@ class Config(BaseConfig):
         rows, cols = phases(problem)
         used = covered((rows[0].results, self.patch_h), (cols[0].results, self.patch_w))
         taps = problem.kernel_h * problem.kernel_w
-        results = len(rows) * self.patch_h * len(cols) * self.patch_w
-        height = window(rows, self.patch_h).elements
         if problem.layout == "nhwc":
-            read = height * window(cols, self.patch_w).elements
-            return Registers(
-                self.vec_c, results, 2, results * taps, read + taps, 0, used,
-                window=read * self.vec_c, results=results * self.vec_c,
-            )  # fmt: skip
+            sums = len(rows) * self.patch_h * len(cols) * self.patch_w
+            read = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
+            return Registers(self.vec_c, sums, 2, sums * taps, read + taps, 0, used)
         sums = len(rows) * self.patch_h * len(cols) * self.lanes // self.vec
         used *= self.patch_w / self.lanes
-        read = height * window(cols, self.lanes).elements
-        return Registers(
-            self.vec, sums, 2, sums * taps, sums * taps, taps, used, window=read, results=results
-        )
+        return Registers(self.vec, sums, 2, sums * taps, sums * taps, taps, used)
 
     def in_blocks(self, problem: ConvProblem) -> bool:
         """Say whether a work-group has a block of channels."""

@@ -122,20 +122,14 @@ class Config(BaseConfig):
         """Return the taps of a patch, each with sums of its own."""
         part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
         used = covered((part.rows.results, self.patch_h), (part.cols.results, self.patch_w))
-        rows, count = window((part.rows,), self.patch_h), self.patch_h * self.patch_w
         if problem.layout == "nhwc":
-            read = rows.elements * window((part.cols,), self.patch_w).elements
-            return Registers(
-                self.vec_c, taps, 2, count * taps, read + count, 0, used,
-                window=read * self.vec_c, results=count * self.vec_c,
-            )  # fmt: skip
-        vectors = self.patch_h * self.lanes // self.vec
+            rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
+            results = self.patch_h * self.patch_w
+            read = rows.elements * cols.elements
+            return Registers(self.vec_c, taps, 2, results * taps, read + results, 0, used)
+        results = self.patch_h * self.lanes // self.vec
         used *= self.patch_w / self.lanes
-        read = rows.elements * window((part.cols,), self.lanes).elements
-        return Registers(
-            self.vec, taps, 2, vectors * taps, vectors * (taps + 1), 0, used,
-            window=read, results=count,
-        )  # fmt: skip
+        return Registers(self.vec, taps, 2, results * taps, results * (taps + 1), 0, used)
 
     def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
         """Return the work-items of a group; in channels_last, along channels and patches."""
