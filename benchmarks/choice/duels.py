@@ -37,13 +37,17 @@ CHOOSE = """
 import sys
 from oclgen.keys import parse_key
 from oclgen.opencl.device import select
-from tuned_db.choosing.chooser import Chooser
+from tuned_db.choosing.chooser import Chooser, NoVariantError
 device = select(sys.argv[1])
 chooser = Chooser(None, device.info, device.limits)
 for line in sys.stdin:
-    print(chooser.choose(parse_key(line.strip())).variant.to_text())
+    try:
+        print(chooser.choose(parse_key(line.strip())).variant.to_text())
+    except NoVariantError:
+        print()
 """
-"""What a checkout runs, whose modules come first in the path of its process."""
+"""What a checkout runs, whose modules come first in the path of its process. It prints an empty
+line for a problem that dispatch copies to another layout first."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ def versus(before: Path, device: str, seed: int, count: int) -> None:
     pairs = [
         Duel(parse_key(key), rival, own)
         for key, own, rival in zip(asked, ours, theirs, strict=True)
+        if own is not None and rival is not None
     ]
     found = list(_fought(target, pairs))
     differing = [one for one in found if one.choice != one.rival]
@@ -126,7 +131,7 @@ def _quality(case: Case, scores: np.ndarray) -> float:
     return (quality if case.halves is None else split_quality)(case, scores)
 
 
-def _chosen(folder: Path, device: str, keys: Sequence[str]) -> list[Variant]:
+def _chosen(folder: Path, device: str, keys: Sequence[str]) -> list[Variant | None]:
     """Return what the version in a folder chooses, without records of the device."""
     path = os.pathsep.join([str(folder.resolve()), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -138,7 +143,7 @@ def _chosen(folder: Path, device: str, keys: Sequence[str]) -> list[Variant]:
         text=True,
         check=True,
     )
-    return [Variant.from_text(line) for line in done.stdout.splitlines()]
+    return [Variant.from_text(line) if line else None for line in done.stdout.splitlines()]
 
 
 def _fought(device: Device, duels: Sequence[Duel]) -> Iterator[Duel]:
