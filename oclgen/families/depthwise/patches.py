@@ -206,9 +206,10 @@ def channel_vectors(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
 def plane_guesses(width: int, limits: Limits) -> list[tuple[int, int, int, bool, int]]:
     """Return guesses of (patch_h, patch_w, vec, guarded, local_size) for rows of `width` results.
 
-    They are for images in planes, the best one first.
+    They are for images in planes, the best one first. Processors take groups of 16 work-items: to
+    start one costs as much as a patch, and those of one took up to twice as long.
     """
     if limits.kind == "cpu":
         lanes = limits.native_float_width
-        return [(h, min(width, 128), lanes, False, local) for h in (4, 7, 14) for local in (1, 4)]
+        return [(h, min(width, 128), lanes, False, local) for local in (16, 4) for h in (4, 7, 14)]
     return [(h, w, 1, True, 128) for h, w in ((4, 4), (2, 4), (4, 2), (1, 4), (7, 7))]
