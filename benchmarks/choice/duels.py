@@ -74,7 +74,13 @@ class Duel:
 
 
 def worst(paths: Sequence[Path], device: str, below: float) -> None:
-    """Print for each choice of tables that is worse than `below` what this device says of it."""
+    """Print for each bad choice of tables what this device says of it.
+
+    Args:
+        paths: the tables.
+        device: index or part of a name.
+        below: quality below which a choice is bad.
+    """
     cases = [case for path in paths for case in cases_of(path) if len(case.ms) > 1]
     scores = left_out(cases, folds([case.problem for case in cases]))
     target = select(device)
