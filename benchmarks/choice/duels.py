@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.draw import problems as drawn
-from benchmarks.choice.evaluate import folds, geometric_mean, left_out, quality, split_quality
+from benchmarks.choice.evaluate import folds, geometric_mean, judged, left_out
 from benchmarks.choice.turns import Ready
 from oclgen.keys import parse_key
 from oclgen.measuring.worker import Worker
@@ -85,9 +85,9 @@ def worst(paths: Sequence[Path], device: str, below: float) -> None:
     scores = left_out(cases, folds([case.problem for case in cases]))
     target = select(device)
     pairs = [
-        Duel(case.problem, *_pair(case, each), 1 / _quality(case, each))
+        Duel(case.problem, *_pair(case, each), 1 / judged(case, each))
         for case, each in zip(cases, scores, strict=True)
-        if _quality(case, each) < below
+        if judged(case, each) < below
     ]
     found = list(_fought(target, pairs))
     _print(found, "the best", "claimed")
@@ -131,10 +131,6 @@ def versus(before: Path, device: str, seed: int, count: int) -> None:
 
 def _pair(case: Case, scores: np.ndarray) -> tuple[Variant, Variant]:
     return case.variants[int(scores.argmin())], case.variants[int(case.ms.argmin())]
-
-
-def _quality(case: Case, scores: np.ndarray) -> float:
-    return (quality if case.halves is None else split_quality)(case, scores)
 
 
 def _chosen(folder: Path, device: str, keys: Sequence[str]) -> list[Variant | None]:

@@ -100,8 +100,13 @@ def plain(case: Case) -> Case:
 
 
 def mean_quality(model: Model, cases: Sequence[Case]) -> float:
-    """Return the geometric mean of `quality` over cases that the model may have seen."""
-    return geometric_mean([quality(case, _excess(model, case)) for case in cases])
+    """Return the geometric mean over cases that the model may have seen, each `judged`."""
+    return geometric_mean([judged(case, _excess(model, case)) for case in cases])
+
+
+def judged(case: Case, scores: Scores) -> float:
+    """Return the quality of a choice by halves where the table keeps turns, else by least times."""
+    return (quality if case.halves is None else split_quality)(case, scores)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
