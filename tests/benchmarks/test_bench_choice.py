@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.choice import collect
+from benchmarks.choice import collect, duels
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.collect import AGAIN
 from benchmarks.choice.evaluate import FOLDS, TABLES, folds, geometric_mean, quality, split_quality
@@ -121,6 +121,13 @@ def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
     assert case.only([1]).halves is not None
     append(path, head, [Row(GemmProblem(8, 8, 8).key(), *_plain(rows[1]))])
     assert cases_of(path)[1].halves is None
+
+
+def test_a_duel_is_decided_by_least_times_and_keeps_the_ratio_of_each_turn() -> None:
+    variant = Variant.from_values("gemm_register", _values())
+    duel = duels.Duel(GemmProblem(8, 8, 8), variant, variant, claimed=3.0)
+    found = duels._judged(duel, np.array([2.0, 4.0]), np.array([1.0, 4.0]))
+    assert (found.ms, found.gain, found.turns, found.claimed) == (2.0, 2.0, (2.0, 1.0), 3.0)
 
 
 def _plain(row: Row) -> tuple[Any, ...]:

@@ -1,0 +1,33 @@
+"""First guesses of depthwise convolutions on processors: what the lanes of a vector are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oclgen.families import FAMILIES, valid_configs
+from oclgen.problem import DIRECTIONS, ConvProblem
+from tests.oclgen.test_guesses import CPU
+
+LAYER = ConvProblem(2, 30, 9, 9, 30, 3, 3, pad_h=1, pad_w=1, groups=30, layout="nhwc")
+
+
+def first_guess(layer: ConvProblem) -> Any:
+    family = "depthwise_weights" if layer.direction == "bwd_weights" else "depthwise"
+    return next(valid_configs(FAMILIES[family], layer, CPU))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: str) -> None:
+    layer = replace(LAYER, direction=direction)
+    first = first_guess(layer)
+    assert (first.vec_c, first.local_c) == (1, 16)
+    even = first_guess(replace(layer, in_channels=32, out_channels=32, groups=32))
+    assert (even.vec_c, even.local_c) == (16, 1)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: str) -> None:
+    assert first_guess(replace(LAYER, direction=direction, layout="nchw")).local_size == 16
