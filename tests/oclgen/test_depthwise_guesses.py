@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
-from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from tests.oclgen.test_guesses import CPU
 
 LAYER = ConvProblem(2, 30, 9, 9, 30, 3, 3, pad_h=1, pad_w=1, groups=30, layout="nhwc")
@@ -20,7 +20,7 @@ def first_guess(layer: ConvProblem) -> Any:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: str) -> None:
+def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: Direction) -> None:
     layer = replace(LAYER, direction=direction)
     first = first_guess(layer)
     assert (first.vec_c, first.local_c) == (1, 16)
@@ -29,5 +29,5 @@ def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: st
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: str) -> None:
+def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: Direction) -> None:
     assert first_guess(replace(LAYER, direction=direction, layout="nchw")).local_size == 16
