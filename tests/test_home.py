@@ -1,4 +1,4 @@
-"""The tests write nothing of the user's who runs them, and read a compiled shim alone."""
+"""The tests leave alone what belongs to their user; they read a compiled shim of it at most."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_winners_of_the_user_are_not_known(device: object) -> None:
 
 def test_a_shim_is_taken_over_that_was_not_compiled_yet(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    home.take_shims(theirs, ours)  # of a user who has none
+    home.take_shims(theirs, ours)  # there is none
     assert not ours.exists()
     theirs.mkdir()
     for name in ("ocl-torch2-a.so", "ocl-torch2-b.so", "ocl-torch2-c.lock", "autoload-d.json"):
