@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from tests import home, samples
+from tests import declarations, home, samples
+from tests.declarations import UNREAD
 
 EVERY = 128
 EMULATED = "// emulates an instruction that this device lacks\n"
@@ -24,6 +25,7 @@ EMULATED = "// emulates an instruction that this device lacks\n"
 LIFE = 500
 """Builds of a process: without the optimiser its memory does not grow, and it takes half a second
 of a core to start and to build its first program."""
+UNOPTIMISED = "-cl-opt-disable"
 IDLE_S = 10.0
 """Seconds after which a process without work ends: shorter pauses are frequent."""
 _all_as_users_do = False
@@ -70,9 +72,27 @@ def _share_processes(builder: Any) -> None:
         key = (ahead._index, ahead._info, ahead._processes)
         if key not in pools or pools[key].is_closed:
             pools[key] = made(ahead)
+            if declarations.are_known(ahead._programs.handle.platform):
+                _shorten(pools[key])
         return pools[key]
 
     builder._made = shared
+
+
+def _shorten(pool: Any) -> None:
+    """Let the processes read few declarations with a program that is built without the optimiser.
+
+    Its name on disk stays that of its own text and options.
+    """
+    submit = pool.submit
+
+    def submitted(question: Any, size: int = 0) -> Any:
+        if UNOPTIMISED in getattr(question, "options", ()) and "##" not in question.text:
+            text = declarations.shortened(question.text)
+            question = question._replace(text=text, options=(*question.options, UNREAD))
+        return submit(question, size)
+
+    pool.submit = submitted
 
 
 @cache
@@ -105,6 +125,6 @@ def begin() -> None:
             or is_sampled(source)
             or needs_optimiser(programs.info.runtime, source)
         )
-        return given if as_given else (*given, "-cl-opt-disable")
+        return given if as_given else (*given, UNOPTIMISED)
 
     Programs.options = options  # type: ignore[method-assign, assignment]

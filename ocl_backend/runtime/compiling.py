@@ -24,6 +24,8 @@ PREBUILT = Path(__file__).with_name("prebuilt")
 """A wheel's shims, one per minor version of torch; a source tree has none."""
 ENTRY = re.compile(r"^\w[\w: ]*[ *]+(ocl_\w+)\(", re.MULTILINE)
 """The beginning of a function in C++ that Python calls through the shim."""
+ALONE = ("autocast.cpp",)
+"""Units that are compiled by themselves: they take as long as all others of their folder."""
 OLDEST = (2, 11)
 """Minor version of torch from which on its interfaces are those used here."""
 
@@ -269,7 +271,28 @@ def compile_shim(target: Path, torch: Torch, linking: Sequence[str] = ()) -> Non
     """
     units = [source for source in sources() if source.suffix == ".cpp"]
     sharing = tools().sharing(entries(units))
-    build(target, units, torch, linking=[*sharing, *linking])
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        together = joined(units, Path(folder))
+        build(target, together, torch, linking=[*sharing, *linking])
+
+
+def joined(units: Sequence[Path], folder: Path) -> list[Path]:
+    """Return the units of each folder as one, which reads torch's headers once for all of them.
+
+    With two to four seconds for these headers each, some forty units take two and a half times as
+    long by themselves. No two of a folder may give one name to different things.
+
+    Args:
+        units: sources.
+        folder: where what includes them is written.
+    """
+    together = [unit for unit in units if unit.name in ALONE]
+    for parent in dict.fromkeys(unit.parent for unit in units):
+        path = folder / f"{parent.name}.cpp"
+        those = [unit for unit in units if unit.parent == parent and unit not in together]
+        path.write_text("".join(f'#include "{unit.as_posix()}"\n' for unit in those), "utf-8")
+        together.append(path)
+    return together
 
 
 def build(

@@ -55,11 +55,21 @@ def test_each_system_has_its_compiler_and_name(
     target = tmp_path / f"shim{suffix}"
     compiling.compile_shim(target, TORCH)
     units = [path for path in compiling.sources() if path.suffix == ".cpp"]
-    assert len(commands) == len(units) + 1
+    assert len(commands) == len(compiling.joined(units, tmp_path)) + 1
     assert {command[0] for command in commands} == {compiler}
     assert target.exists()
     assert str(shim.cached_path()).endswith(suffix)
     assert str(compiling.prebuilt_name(TORCH)).endswith(suffix)
+
+
+def test_each_unit_is_compiled_once(tmp_path: Path) -> None:
+    units = [path for path in compiling.sources() if path.suffix == ".cpp"]
+    together = compiling.joined(units, tmp_path)
+    alone = [path for path in together if path in units]
+    assert {path.name for path in alone} == {*compiling.ALONE}
+    texts = "".join(path.read_text(encoding="utf-8") for path in together if path not in units)
+    included = [Path(path) for path in re.findall(r'^#include "(.*)"$', texts, re.MULTILINE)]
+    assert sorted([*alone, *included]) == units
 
 
 def linked(commands: list[list[str]], tmp_path: Path, *more: str) -> list[str]:

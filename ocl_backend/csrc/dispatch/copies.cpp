@@ -18,7 +18,6 @@ namespace ocl {
 namespace {
 
 using at::Tensor;
-constexpr auto kType = c10::DeviceType::PrivateUse1;
 
 // The same items in the same order, without gaps: a copy of bytes.
 bool same_layout(const Tensor& a, const Tensor& b) {

@@ -22,8 +22,6 @@ namespace ocl {
 
 namespace {
 
-constexpr auto kType = c10::DeviceType::PrivateUse1;
-
 // One in-order queue per device is the only stream: streams are names, which a thread keeps and
 // hands out again, and waiting for one on its own device is a no-op.
 std::atomic<c10::StreamId> last_stream{0};
@@ -97,11 +95,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Queues of two devices share no context: the host waits instead.
   void block(void* event, const c10::Stream&) const override { synchronizeEvent(event); }
   bool queryEvent(void* event) const override {
-    cl_int state = CL_COMPLETE;
-    if (event)
-      cl.clGetEventInfo(static_cast<cl_event>(event), CL_EVENT_COMMAND_EXECUTION_STATUS,
-                        sizeof state, &state, nullptr);
-    return state <= CL_COMPLETE;
+    return !event || is_complete(static_cast<cl_event>(event));
   }
   void synchronizeEvent(void* event) const override {
     auto* marker = static_cast<cl_event>(event);

@@ -6,6 +6,8 @@
 
 namespace ocl {
 
+inline constexpr auto kType = c10::DeviceType::PrivateUse1;
+
 // tensors.cpp
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                  std::optional<at::Layout> layout, std::optional<at::Device> device,

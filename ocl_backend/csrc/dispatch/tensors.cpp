@@ -21,7 +21,6 @@ namespace {
 
 using at::IntArrayRef;
 using at::Tensor;
-constexpr auto kType = c10::DeviceType::PrivateUse1;
 
 at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
   const at::ScalarType type = dtype.value_or(c10::typeMetaToScalarType(at::get_default_dtype()));

@@ -84,7 +84,7 @@ torch::Library& library_of(const char* ns) {
       .first->second;
 }
 
-std::unordered_map<c10::OperatorName, Memory*>& memories() {
+std::unordered_map<c10::OperatorName, Memory*>& memories_by_operator() {
   static auto* all = new std::unordered_map<c10::OperatorName, Memory*>();
   return *all;
 }
@@ -92,8 +92,8 @@ std::unordered_map<c10::OperatorName, Memory*>& memories() {
 }  // namespace
 
 Memory* memory_of(const c10::OperatorName& name) {
-  const auto found = memories().find(name);
-  return found == memories().end() ? nullptr : found->second;
+  const auto found = memories_by_operator().find(name);
+  return found == memories_by_operator().end() ? nullptr : found->second;
 }
 
 }  // namespace ocl
@@ -109,7 +109,7 @@ void ocl_recall_operator(const char* ns, const char* name, const char* overload,
   const auto full = *overload ? std::string(name) + "." + overload : name;
   const auto key = composed ? ocl::kComposed : c10::DispatchKey::PrivateUse1;
   auto recalled = std::make_unique<ocl::Recalled>(plain, key);
-  ocl::memories()[{std::string(ns) + "::" + name, overload}] = &recalled->memory();
+  ocl::memories_by_operator()[{std::string(ns) + "::" + name, overload}] = &recalled->memory();
   ocl::library_of(ns).impl(full.c_str(),
                            torch::CppFunction::makeFromBoxedFunctor(std::move(recalled)));
 }

@@ -20,9 +20,9 @@ thread_local Noting* noting = nullptr;
 std::atomic<int> notings{0};  // of all threads: without one, a thread need not look for its own
 std::atomic<int> suspended{0};
 
-std::shared_mutex mutex;
+std::shared_mutex memories_mutex;
 uint64_t forgotten = 0;  // calls of `forget_recalled`
-std::vector<Memory*>& memories() {
+std::vector<Memory*>& all_memories() {
   static auto* all = new std::vector<Memory*>();
   return *all;
 }
@@ -271,13 +271,13 @@ int perform(const Recipe& recipe, at::IntArrayRef operands, int64_t counter, All
 }
 
 Memory::Memory() {
-  const std::unique_lock<std::shared_mutex> lock(mutex);
-  memories().push_back(this);
+  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
+  all_memories().push_back(this);
 }
 
 Memory::~Memory() {
-  const std::unique_lock<std::shared_mutex> lock(mutex);
-  auto& all = memories();
+  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
+  auto& all = all_memories();
   all.erase(std::remove(all.begin(), all.end(), this), all.end());
 }
 
@@ -294,7 +294,7 @@ bool Memory::is_of(const Known& known, const Key& key) {
 Memory::Found Memory::look_up(const Key& key) const {
   if (is_suspended()) return {nullptr, true, 0};
   const uint64_t hash = key.hash();
-  const std::shared_lock<std::shared_mutex> lock(mutex);
+  const std::shared_lock<std::shared_mutex> lock(memories_mutex);
   const auto found = known_.find(hash);
   if (found == known_.end()) return {nullptr, false, forgotten};
   const Known& known = found->second;
@@ -306,7 +306,7 @@ Memory::Found Memory::look_up(const Key& key) const {
 void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   Recipes gone;
   std::shared_ptr<const Recipe> replaced;
-  const std::unique_lock<std::shared_mutex> lock(mutex);
+  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
   if (asked != forgotten) return;
   const auto [place, is_new] = known_.try_emplace(key.hash());
   if (is_new) {
@@ -335,9 +335,9 @@ Memory::Recipes Memory::emptied() {
 
 void forget_recalled() {
   std::vector<Memory::Recipes> gone;  // deleted after the lock, as in `learn`
-  const std::unique_lock<std::shared_mutex> lock(mutex);
+  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
   ++forgotten;
-  for (Memory* memory : memories()) gone.push_back(memory->emptied());
+  for (Memory* memory : all_memories()) gone.push_back(memory->emptied());
 }
 
 }  // namespace ocl

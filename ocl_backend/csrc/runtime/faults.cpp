@@ -22,7 +22,7 @@ std::vector<std::string>& texts() {
 }
 
 // What a record means: the text of its number, with the record's values in the places for them.
-std::string told(const Record& record) {
+std::string described(const Record& record) {
   const auto& [number, index, size, dim] = record;
   std::string text = texts().at(size_t(number - 1));
   const std::pair<std::string, int64_t> fields[] = {
@@ -58,7 +58,7 @@ void raise_fault(Device& device) {
   if (record[0] == 0) return;
   throw c10::AcceleratorError(
       {__func__, __FILE__, uint32_t(__LINE__)}, int32_t(record[0]),
-      c10::str(told(record),
+      c10::str(described(record),
                ". Kernels run asynchronously: the call that was wrong came earlier. "
                "OCLGEN_SYNC_ERRORS=1 raises at that call. The device can be used on."));
 }

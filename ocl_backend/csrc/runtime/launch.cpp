@@ -88,7 +88,7 @@ struct Launch final : Prepared {
   std::atomic<bool> was_accepted{false};  // by the driver, once
 };
 
-int fail(const Launch& launch, int status, const std::string& reason) {
+int fail_launch(const Launch& launch, int status, const std::string& reason) {
   std::ostringstream text;
   text << device_at(launch.device).name << ": kernel " << launch.name << ", global size (";
   for (cl_uint d = 0; d < launch.dimensions; ++d) text << (d ? ", " : "") << launch.global_size[d];
@@ -101,7 +101,7 @@ int fail(const Launch& launch, int status, const std::string& reason) {
 }
 
 int fail_at(const Launch& launch, cl_uint index, const std::string& reason) {
-  return fail(launch, kFailed, "argument " + std::to_string(index) + ": " + reason);
+  return fail_launch(launch, kFailed, "argument " + std::to_string(index) + ": " + reason);
 }
 
 // Sets an argument to the first `bytes` of `bits`, unless the kernel has it so.
@@ -207,9 +207,9 @@ const char* keep_name(const char* name) {
 
 int Launch::enqueue(const int64_t* words) {
   if (in_forked_child())
-    return fail(*this, kFailed,
-                "the device cannot be used in a forked child. "
-                "Start the child with the 'spawn' method");
+    return fail_launch(*this, kFailed,
+                       "the device cannot be used in a forked child. "
+                       "Start the child with the 'spawn' method");
   return has_to_wait(device, *this) ? defer(device, *this, words, is_address.size()) : run(words);
 }
 
@@ -258,7 +258,7 @@ int Launch::submit(const int64_t* resolved) {
     was_accepted.store(true, std::memory_order_relaxed);
     return kOk;
   }
-  return fail(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
+  return fail_launch(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
 }
 
 Handle Launch::apart() {

@@ -7,12 +7,12 @@ namespace ocl {
 namespace {
 
 Observer ignorant;
-std::atomic<Observer*> told{&ignorant};
+std::atomic<Observer*> hearer{&ignorant};
 
 }  // namespace
 
-Observer& observer() { return *told.load(std::memory_order_acquire); }
+Observer& observer() { return *hearer.load(std::memory_order_acquire); }
 
-void observe(Observer& by) { told.store(&by, std::memory_order_release); }
+void observe(Observer& by) { hearer.store(&by, std::memory_order_release); }
 
 }  // namespace ocl

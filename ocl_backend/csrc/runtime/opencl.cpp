@@ -21,6 +21,12 @@ const char* bind(const char* path) {
   return nullptr;
 }
 
+bool is_complete(cl_event event) {
+  cl_int state = CL_COMPLETE;
+  cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+  return state <= CL_COMPLETE;  // negative: it failed
+}
+
 namespace {
 
 // Codes 0 to -19 and -30 to -72 of the OpenCL specification, in order; the gap is unused.

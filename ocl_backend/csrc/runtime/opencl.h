@@ -87,6 +87,9 @@ extern OpenCL cl;
 // Fills `cl` from the library at `path`; returns the name of the first missing entry point or null.
 const char* bind(const char* path);
 
+// Whether a command is over; one that failed is, too, and the next `clFinish` reports it.
+bool is_complete(cl_event event);
+
 // "CL_OUT_OF_RESOURCES" for -5; "OpenCL error -999" for a code the specification does not know.
 const char* error_name(cl_int code);
 

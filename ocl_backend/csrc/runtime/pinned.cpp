@@ -51,9 +51,7 @@ Pinned& pinned() {
 
 bool finished(PinnedBlock& block) {
   for (cl_event marker : block.pending) {
-    cl_int state = CL_COMPLETE;
-    cl.clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
-    if (state > CL_COMPLETE) return false;
+    if (!is_complete(marker)) return false;
   }
   return true;
 }

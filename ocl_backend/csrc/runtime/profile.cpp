@@ -65,12 +65,6 @@ int64_t clock_offset(c10::DeviceIndex index) {
   return offset;
 }
 
-bool complete(cl_event event) {
-  cl_int state = CL_COMPLETE;
-  cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
-  return state <= CL_COMPLETE;
-}
-
 void settle(Recorder& all, Pending& pending) {
   Timing& timing = pending.timing;
   const int64_t offset = all.clock_offsets[size_t(timing.device)];
@@ -82,7 +76,7 @@ void settle(Recorder& all, Pending& pending) {
 }
 
 void settle_complete(Recorder& all) {
-  while (!all.pending.empty() && complete(all.pending.front().event)) {
+  while (!all.pending.empty() && is_complete(all.pending.front().event)) {
     settle(all, all.pending.front());
     all.pending.pop_front();
   }

@@ -27,7 +27,7 @@ constexpr auto kBusyWait = std::chrono::milliseconds(1);
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr int kLooks = 64;  // between two looks at the clock
 
-struct Entry {
+struct Command {
   Handle command;
   c10::SmallVector<int64_t, 24> words;
 };
@@ -58,7 +58,7 @@ class Submitter {
   bool await(uint64_t at);
   void wake();
 
-  std::vector<Entry> ring_;  // `kRoom` of them from the first `turn` on: 0.25 MB
+  std::vector<Command> ring_;  // `kRoom` of them from the first `turn` on: 0.25 MB
   std::atomic<uint64_t> pushed_{0}, done_{0};  // commands so far; `pushed_` is also a ticket
   std::mutex pushing_;                          // of the threads that push
   std::thread thread_;                          // guarded by `pushing_`
@@ -105,7 +105,7 @@ bool Submitter::try_push(Prepared& command, const Resolved& resolved) {
   const std::lock_guard<std::mutex> lock(pushing_);
   const uint64_t at = pushed_.load(std::memory_order_relaxed);
   if (at - done_.load(std::memory_order_acquire) >= kRoom) return false;
-  Entry& entry = ring_[at % kRoom];
+  Command& entry = ring_[at % kRoom];
   entry.command = command.shared_from_this();
   entry.words.assign(resolved.words.begin(), resolved.words.end());
   for (Block* block : resolved.blocks) block->ticket.store(at + 1, std::memory_order_relaxed);
@@ -137,7 +137,7 @@ void Submitter::retry(c10::DeviceIndex device) {
   if (!lacks_memory_.load(std::memory_order_acquire)) return;  // another thread did
   empty_cache(device);
   const uint64_t at = done_.load(std::memory_order_acquire);
-  Entry& entry = ring_[at % kRoom];
+  Command& entry = ring_[at % kRoom];
   note(entry.command->submit(entry.words.data()));
   lacks_memory_ = false;
   pop(at);
@@ -167,7 +167,7 @@ void Submitter::pop(uint64_t at) {
 
 void Submitter::run() {
   for (uint64_t at = 0; await(at); ++at) {
-    Entry& entry = ring_[at % kRoom];
+    Command& entry = ring_[at % kRoom];
     const int status = entry.command->submit(entry.words.data());
     if (status != kOutOfMemory) {
       note(status);

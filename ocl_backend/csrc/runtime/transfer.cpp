@@ -45,16 +45,10 @@ Staging& staging_of(c10::DeviceIndex index) {
   return all->at(size_t(index));
 }
 
-bool complete(cl_event event) {
-  cl_int state = CL_COMPLETE;
-  cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
-  return state <= CL_COMPLETE;  // negative: it failed, which the next `finish` reports
-}
-
 void reap(Staging& staging) {
   auto& pending = staging.pending;
   if (pending.size() >= kStagedAtOnce) cl.clWaitForEvents(1, &pending.front().done);
-  while (!pending.empty() && complete(pending.front().done)) {
+  while (!pending.empty() && is_complete(pending.front().done)) {
     cl.clReleaseEvent(pending.front().done);
     pending.pop_front();
   }
