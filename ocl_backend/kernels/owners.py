@@ -116,7 +116,7 @@ def owners(
         return numbered("columns", many)
     if many > WALKS * columns:
         return None
-    block = max(LINE // item_bytes, columns, min((abs(step) for step in reach if step), default=1))
+    block = max(least, columns, min((abs(step) for step in reach if step), default=1))
     return numbered("tested", many, (block - 1).bit_length())
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.kernels.elementwise import Operand, Scalar
+from ocl_backend.kernels.elementwise import Operand, Role, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Places:
             raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
 
 
-def parameters_of(places: Places) -> list[Operand | Scalar]:
+def parameters_of(places: Places, role: Role = "input") -> list[Operand | Scalar]:
     """Return the parameters of a kernel that `place_of` needs: indices, `numbers`, faults."""
     numbers = range(len(places.indices))
     return [
-        *(Operand(f"index_{k}", places.indices[k].dtype, "input", "long") for k in numbers),
+        *(Operand(f"index_{k}", places.indices[k].dtype, role, "long") for k in numbers),
         *(Scalar(f"size_of_{k}", "long") for k in numbers),
         *(Scalar(f"step_of_{k}", "long") for k in numbers),
         *(Scalar(f"dim_of_{k}", "long") for k in numbers),

@@ -20,7 +20,8 @@ from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
-from ocl_backend.kernels.scatter import Combine, Locate, Places, read, write, writing
+from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.scatter import Combine, Locate, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
