@@ -42,15 +42,18 @@ mispredicted if it combined at once; that takes five times as long (EPYC, Zen 5)
 
 TEST = "(uint)(found[own] >> block) % PARTS == owner"
 
-COLUMNS = """\
-        long c = FIRST;
-        const long last = min(c + share, columns);
+VECTORS = """\
         for (; c + WIDTH <= last; c += WIDTH) {
             const V before = LOADS_target(found[k] + c);
             const V value = (V)(VALUES);
             STORES_target(found[k] + c, (FORMULA));
         }
-        for (; c < last; ++c) {
+"""
+
+COLUMNS = """\
+        long c = FIRST;
+        const long last = min(c + share, columns);
+%s        for (; c < last; ++c) {
             const T before = LOAD_target(found[k] + c);
             const T value = VALUE;
             STORE_target(found[k] + c, (FORMULA));
@@ -123,7 +126,7 @@ def _kernel(
     reads = (f"LOAD_index_{k}(index_{k}_at + k * inner_index_{k})" for k in numbers)
     texts = {
         "INDICES": "\n".join(f"        const long index_{k} = {r};" for k, r in enumerate(reads)),
-        "COMBINE": COLUMNS if width > 1 else ITEM,
+        "COMBINE": ITEM if owned.columns == 1 else COLUMNS % (VECTORS if width > 1 else ""),
         "TEST": TEST if owned.way == "tested" else "1",
         "FROM": source,
         "FIRST": "owner * share" if owned.way == "columns" else "0",

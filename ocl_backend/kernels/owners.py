@@ -21,8 +21,8 @@ LINES = 4
 """The fewest lines of a part whose neighbours have other owners."""
 WALKS = 16
 """Places that an owner can look at while it adds one item by compare-and-swap, or fewer."""
-WIDEST = 16
-"""Items of the longest vector."""
+WIDTHS = (16, 8)
+"""Items of vectors; of shorter ones, a kernel expects aligned rows."""
 
 Way = Literal["apart", "columns", "tested"]
 
@@ -68,8 +68,8 @@ class Owners:
 
     @property
     def width(self) -> int:
-        """Items of a vector of columns."""
-        return min(WIDEST, 1 << (self.columns.bit_length() - 1))
+        """Items of a vector of columns, 1 if rows are shorter than all vectors."""
+        return next((width for width in WIDTHS if width <= self.columns), 1)
 
     @property
     def share(self) -> int:
