@@ -61,9 +61,12 @@ def test_short_rows_are_tested() -> None:
     assert owned is not None
     assert (owned.way, owned.parts, owned.columns) == ("tested", 2, 16)
     assert 1 << owned.block >= 64  # four lines: neighbours rarely write to the same
-    items = added((1_000_000,), 0, 1000)
-    assert items is not None
-    assert (items.way, items.columns, items.share) == ("tested", 1, 1)
+
+
+def test_single_items_have_one_owner() -> None:
+    owned = added((1_000_000,), 0, 1000)
+    assert owned is not None
+    assert (owned.parts, owned.columns, owned.share) == (1, 1, 1)
 
 
 def test_one_owner_walks_what_one_work_item_walks_anyway() -> None:
@@ -80,7 +83,8 @@ def test_many_threads_do_not_all_look_at_each_item() -> None:
 
 def test_blocks_are_no_shorter_than_steps() -> None:
     """Places that are multiples of a step would else have a single owner."""
-    owned = owners([Dim(1_000_000, 0, 1, (1,))], [4096], 4, CPU)
+    dims = [Dim(1_000_000, 0, 16, (1,)), Dim(16, 1, 1, (0,))]
+    owned = owners(dims, [4096], 4, CPU)
     assert owned is not None
     assert {(place >> owned.block) % 2 for place in range(0, 40 * 4096, 4096)} == {0, 1}
 
