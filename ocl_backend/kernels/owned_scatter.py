@@ -6,6 +6,8 @@ Results have one order, so this also serves torch.use_deterministic_algorithms t
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +16,17 @@ from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import broadcast_strides
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.elementwise import (
+    Kernel,
+    Operand,
+    Run,
+    Scalar,
+    encode,
+    prepare_elementwise,
+)
 from ocl_backend.kernels.owners import Dim, Owners, owners
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
+from ocl_backend.runtime.launch import MOST_LAUNCHES
 from oclgen.opencl.device import devices
 
 BODY = """\
@@ -80,49 +90,82 @@ def combine_owned(target: Tensor, places: Places, value: Tensor | float, formula
         False where nothing was done, because owners are not worth it on this device.
     """
     device, shape = target.get_device(), places.shape
-    moves = [value] if isinstance(value, Tensor) else []
-    strides = [broadcast_strides(shape, t.shape, t.stride()) for t in (*moves, *places.indices)]
-    if not moves:
-        strides.insert(0, (0,) * len(shape))
-    dims = [
-        Dim(size, at, moved, tuple(others))
-        for size, at, moved, *others in zip(shape, places.strides, *strides, strict=True)
-    ]
-    limits = devices()[device].limits
-    owned = owners(dims, places.steps, target.itemsize, limits)
-    if owned is None:
+    lies = tuple(broadcast_strides(shape, t.shape, t.stride()) for t in places.indices)
+    if isinstance(value, Tensor):
+        dtype, moves = value.dtype, broadcast_strides(shape, value.shape, value.stride())
+        number: float = value.data_ptr()
+    else:
+        dtype, moves = None, (0,) * len(shape)
+        number = encode(dtype_of(target.dtype).value, value)
+    form = Form(target.dtype, places.dtypes, dtype, formula)
+    strides = (places.strides, moves, *lies)
+    prepared = _prepared(device, form, tuple(shape), strides, places.steps)
+    if prepared is None:
         return False
-    *outer, inner = owned.walked
-    walked = {
-        "owner": (int(owned.way != "apart"), *(0 for _ in outer)),
-        "target": (*(dim.target for dim in outer), 0),
-        "value": (*(dim.value for dim in outer), 0),
-        "faults": (*(0 for _ in outer), 0),
-    }
-    for k in range(len(places.indices)):
-        walked[f"index_{k}"] = (*(dim.indices[k] for dim in outer), 0)
-    given: list[Tensor | float] = [target, *places.indices, *places.numbers]
-    given += [faults.record(device), value, owned.block, owned.share, owned.columns]
-    given += [inner.size, inner.target, inner.value, *inner.indices]
-    kernel = _kernel(target.dtype, places, value, formula, owned)
-    launch(kernel, (*(dim.size for dim in outer), 1), given, walked)
+    run, numbers = prepared
+    indices = (index.data_ptr() for index in places.indices)
+    noted = faults.record(device).data_ptr()
+    run(target.data_ptr(), *indices, *places.numbers, noted, number, *numbers)
     faults.check(device)
     return True
 
 
-def _kernel(
-    dtype: torch.dtype, places: Places, value: Tensor | float, formula: str, owned: Owners
-) -> Kernel:
-    register, width = dtype_of(dtype).value, owned.width
+class Form(NamedTuple):
+    """What a kernel is made for: dtypes (of the value None: a number), and what it computes."""
+
+    target: torch.dtype
+    indices: tuple[torch.dtype, ...]
+    value: torch.dtype | None
+    formula: str
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int, form: Form, shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
+    reach: tuple[int, ...],
+) -> tuple[Run, tuple[int, ...]] | None:  # fmt: skip
+    """Return a launch and its last numbers; None where owners are not worth it.
+
+    Args:
+        device: its index.
+        form: of the kernel.
+        shape: of the places.
+        strides: of target, value and all indices over it.
+        reach: how far the target moves for a step of each index.
+    """
+    dims = [
+        Dim(size, at, moved, tuple(others))
+        for size, at, moved, *others in zip(shape, *strides, strict=True)
+    ]
+    owned = owners(dims, reach, form.target.itemsize, devices()[device].limits)
+    if owned is None:
+        return None
+    *outer, inner = owned.walked
+    walked = [
+        [int(owned.way != "apart"), *(0 for _ in outer)],
+        [*(dim.target for dim in outer), 0],
+        *([*(dim.indices[k] for dim in outer), 0] for k in range(len(form.indices))),
+        [0 for _ in owned.walked],
+    ]
+    if form.value is not None:
+        walked.append([*(dim.value for dim in outer), 0])
+    sizes = [*(dim.size for dim in outer), 1]
+    run = prepare_elementwise(device, _kernel(form, owned), sizes, walked)
+    numbers = owned.block, owned.share, owned.columns
+    return run, (*numbers, inner.size, inner.target, inner.value, *inner.indices)
+
+
+def _kernel(form: Form, owned: Owners) -> Kernel:
+    register, width = dtype_of(form.target).value, owned.width
     given: Operand | Scalar = Scalar("number", register)
     one, many, source = "number", "number", "0"
-    if isinstance(value, Tensor):
-        given = Operand("value", value.dtype, "address", items=width)
+    if form.value is not None:
+        given = Operand("value", form.value, "address", items=width)
         one = many = "LOAD_value(from[k])"
         source = "value_at + k * inner_value"
         if owned.column_step:
             one, many = "LOAD_value(from[k] + c)", "LOADS_value(from[k] + c)"
-    numbers = range(len(places.indices))
+    numbers = range(len(form.indices))
     reads = (f"LOAD_index_{k}(index_{k}_at + k * inner_index_{k})" for k in numbers)
     texts = {
         "INDICES": "\n".join(f"        const long index_{k} = {r};" for k, r in enumerate(reads)),
@@ -130,10 +173,10 @@ def _kernel(
         "TEST": TEST if owned.way == "tested" else "1",
         "FROM": source,
         "FIRST": "owner * share" if owned.way == "columns" else "0",
-        "PLACE": place_of(places),
+        "PLACE": place_of(len(form.indices)),
         "VALUES": many,
         "VALUE": one,
-        "FORMULA": formula,
+        "FORMULA": form.formula,
         "LISTED": str(LISTED),
         "WIDTH": str(width),
         "PARTS": str(owned.parts),
@@ -145,8 +188,8 @@ def _kernel(
     inner = ("size", "target", "value", *(f"index_{k}" for k in numbers))
     parameters = (
         Operand("owner", role="position"),
-        Operand("target", dtype, "address", items=width),
-        *parameters_of(places, "address"),
+        Operand("target", form.target, "address", items=width),
+        *parameters_of(form.indices, "address"),
         given,
         *(Scalar(name, "long") for name in ("block", "share", "columns")),
         *(Scalar(f"inner_{name}", "long") for name in inner),

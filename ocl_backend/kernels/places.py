@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,11 @@ class Places:
     operator: str
 
     @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """The indices' dtypes."""
+        return tuple(index.dtype for index in self.indices)
+
+    @property
     def numbers(self) -> tuple[int, ...]:
         """Return the arguments that tell a kernel how to read the indices."""
         rule = faults.RULES[self.operator]
@@ -45,11 +51,11 @@ class Places:
             raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
 
 
-def parameters_of(places: Places, role: Role = "input") -> list[Operand | Scalar]:
+def parameters_of(indices: Sequence[torch.dtype], role: Role = "input") -> list[Operand | Scalar]:
     """Return the parameters of a kernel that `place_of` needs: indices, `numbers`, faults."""
-    numbers = range(len(places.indices))
+    numbers = range(len(indices))
     return [
-        *(Operand(f"index_{k}", places.indices[k].dtype, role, "long") for k in numbers),
+        *(Operand(f"index_{k}", indices[k], role, "long") for k in numbers),
         *(Scalar(f"size_of_{k}", "long") for k in numbers),
         *(Scalar(f"step_of_{k}", "long") for k in numbers),
         *(Scalar(f"dim_of_{k}", "long") for k in numbers),
@@ -59,12 +65,11 @@ def parameters_of(places: Places, role: Role = "input") -> list[Operand | Scalar
     ]
 
 
-def place_of(places: Places) -> str:
-    """Return the expression of an item's place, counted from the target's first item."""
+def place_of(indices: int) -> str:
+    """Return the expression of an item's place from the target's first item."""
     same = "wraps, operator, faults_data"
     terms = (
-        f"place(index_{k}, size_of_{k}, dim_of_{k}, {same}) * step_of_{k}"
-        for k in range(len(places.indices))
+        f"place(index_{k}, size_of_{k}, dim_of_{k}, {same}) * step_of_{k}" for k in range(indices)
     )
     return " + ".join(["target_at", *terms])
 

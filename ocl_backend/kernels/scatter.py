@@ -66,10 +66,10 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
         dtype_of(source.dtype).value,
         (
             Operand("target", source.dtype, "address"),
-            *parameters_of(places),
+            *parameters_of(places.dtypes),
             Operand("out", out.dtype, "output"),
         ),
-        f"const T out = LOAD_target({place_of(places)});",
+        f"const T out = LOAD_target({place_of(len(places.indices))});",
         PLACE,
         scalar_only=True,
     )
@@ -161,14 +161,14 @@ def _items(places: Places) -> Tensor:
     """Return which items the places are, counted from the tensor's first, as int64."""
     out = torch.empty(places.shape, dtype=torch.int64, device=places.indices[0].device)
     parameters = (
-        Operand("target_at", role="position"), *parameters_of(places),
+        Operand("target_at", role="position"), *parameters_of(places.dtypes),
         Operand("out", torch.int64, "output"),
     )  # fmt: skip
     kernel = Kernel(
         "places",
         "long",
         parameters,
-        f"const long out = {place_of(places)};",
+        f"const long out = {place_of(len(places.indices))};",
         PLACE,
         scalar_only=True,
     )
@@ -185,14 +185,14 @@ def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: 
     given: Operand | Scalar = Scalar("value", register)
     if isinstance(value, Tensor):
         given = Operand("value", value.dtype)
-    body = f"const long at = {place_of(places)};\n"
+    body = f"const long at = {place_of(len(places.indices))};\n"
     if combine == "assign":
         body += "STORE_target(at, value)"
         helpers = PLACE
     else:
         body += "update(target_data + at, value);"
         helpers = PLACE + atomic_update(register, dtype.itemsize, combine)
-    parameters = (Operand("target", dtype, "address"), *parameters_of(places), given)
+    parameters = (Operand("target", dtype, "address"), *parameters_of(places.dtypes), given)
     return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
 
 
