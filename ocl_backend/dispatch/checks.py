@@ -189,6 +189,8 @@ def _divides_by_zero(base: Any, other: Any) -> bool:
     """Say whether an integer is divided by 0: by a number, or where each call waits, by items."""
     if not all(isinstance(one, int) or _is_integral(one) for one in (base, other)):
         return False
+    if any(isinstance(one, Tensor) and not one.numel() for one in (base, other)):
+        return False
     if not isinstance(other, Tensor):
         return not other
     if other.is_cpu:

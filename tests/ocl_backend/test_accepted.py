@@ -115,6 +115,7 @@ def test_a_divisor_that_is_the_number_zero_is_an_error(device: Any, divide: Any)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         divide(x, 0)
     assert divide(x.float(), 0).shape == x.shape
+    assert not divide(x[:0], 0).numel()
 
 
 @pytest.mark.parametrize("shapes", [((2, 0, 3), (2, 3, 4)), ((2, 2, 0), (2, 0, 4))], ids=str)
@@ -254,3 +255,19 @@ def test_a_size_that_stays_is_not_resized(device: Any) -> None:
     given: dict[str, Any] = {"scale_factor": (1.1, 1.7), "mode": "bicubic", "antialias": True}
     theirs = functional.interpolate(image, **given)
     assert_same(functional.interpolate(image.to(place(device)), **given), theirs)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resized_bytes_lie_as_on_the_cpu(device: Any, mode: str) -> None:
+    image = torch.randint(0, 256, (2, 3, 14, 14), dtype=torch.uint8)
+    last = image.contiguous(memory_format=torch.channels_last)
+    views = (
+        lambda x: x, lambda x: x[:, :, 2:-3, 1:-1], lambda x: x[:, :, ::2, ::2],
+        lambda x: x[:1][0][None], lambda x: x.mT,
+    )  # fmt: skip
+    for dense in (image, last):
+        for view in views:
+            theirs = functional.interpolate(view(dense), size=(9, 5), mode=mode)
+            ours = functional.interpolate(view(dense.to(place(device))), size=(9, 5), mode=mode)
+            assert ours.stride() == theirs.stride()
+            assert torch.equal(ours.cpu(), theirs)
