@@ -147,7 +147,7 @@ def _refusal(
 def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -> bool:
     """Say whether a right call may raise this on the CPU.
 
-    It may lack an operator, or its kernel for 16 bits; and devices do not look for zero divisors.
+    It may lack an operator, or its kernel for 16 bits; and `checks` looks for zero divisors.
     """
     beyond = BEYOND.get(overload._schema.name, ())
     if any(tensor.dtype in beyond for tensor in tensors):

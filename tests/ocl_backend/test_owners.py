@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from ocl_backend.kernels import scatter
 from ocl_backend.kernels.dimensions import contiguous_strides
 from ocl_backend.kernels.owners import Dim, Owners, owners
 from oclgen.limits import Limits
@@ -135,6 +136,41 @@ def test_sums_agree_with_the_cpu_and_have_one_order(device: Any, name: str, dtyp
     theirs = function(start.to(wide), index, value.to(wide)).to(value.dtype)
     assert torch.equal(ours[0], theirs)
     assert torch.equal(ours[1], theirs)
+
+
+@pytest.mark.parametrize("deterministic", [False, True], ids=["atomics", "sorted places"])
+def test_other_ways_remain_where_owners_are_not_worth_it(
+    device: Any, deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scatter, "combine_owned", lambda *_: False)
+    index, value = torch.randint(0, 7, (3000,)), torch.randint(-9, 9, (3000,)).float()
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        ours = torch.zeros(7, device=place(device)).index_add_(0, *on(device, index, value))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(ours.cpu(), torch.zeros(7).index_add_(0, index, value))
+
+
+def test_an_index_out_of_range_is_noted_by_owners(device: Any) -> None:
+    index = torch.tensor([0, 9, 1])
+    torch.ocl.set_sync_errors(True)
+    try:
+        with pytest.raises(RuntimeError, match="index 9 is out of bounds"):
+            torch.zeros(4, device=place(device)).index_add_(0, *on(device, index, torch.ones(3)))
+    finally:
+        torch.ocl.set_sync_errors(False)
+
+
+def test_rows_of_half_precision_are_rounded_once(device: Any) -> None:
+    """300 additions of 1 to 1024 in bf16 would change nothing, one after the other."""
+    weight = torch.ones(300, 20, dtype=torch.bfloat16)
+    index = torch.zeros(300, dtype=torch.int64)
+    start = torch.full((3, 20), 1024.0, dtype=torch.bfloat16)
+    ours = start.to(place(device)).index_add_(0, *on(device, index, weight))
+    assert float(ours[0, 0]) == 1328  # 1324, rounded
+    grad = torch.ops.aten.embedding_dense_backward(*on(device, weight, index), 3, -1, False)
+    assert float(grad[0, 0]) == 300
 
 
 def on(device: Any, *tensors: Any) -> list[Any]:
