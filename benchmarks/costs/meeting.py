@@ -46,7 +46,13 @@ class Case:
         return [target, index, value]
 
     def run(self, target: Tensor, index: Tensor, value: Tensor) -> None:
-        """Call the operator."""
+        """Call the operator.
+
+        Args:
+            target: rows that are added to, [places, columns]; an embedding makes its own.
+            index: of rows, [rows] int64.
+            value: rows that are added, [rows, columns].
+        """
         if self.operator == "index_put":
             target.index_put_((index,), value, accumulate=True)
         elif self.operator == "index_add":
@@ -96,7 +102,15 @@ def _least(calls: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, tu
 
 
 def main(device: str, dtypes: tuple[str, ...], draws: int, seed: int, rounds: int) -> None:
-    """Print a table: the least times of all three, and how many times as fast owners are."""
+    """Print a table: the least times of all three, and how many times as fast owners are.
+
+    Args:
+        device: of torch.
+        dtypes: of values, by short names.
+        draws: how many cases are drawn beside the typical ones.
+        seed: draws them, and all values.
+        rounds: turns of each.
+    """
     generator = torch.Generator().manual_seed(seed)
     source = drawn(generator)
     cases = [*TYPICAL, *(next(source) for _ in range(draws))]

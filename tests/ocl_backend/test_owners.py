@@ -1,4 +1,4 @@
-"""Who combines what at computed places on processors, and what comes of it."""
+"""Who combines values at computed places on processors, and which results that gives."""
 
 from __future__ import annotations
 
