@@ -32,6 +32,15 @@ READS_MEMORY = {
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
 
+BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+TO_ROWS = {
+    "_to_sparse_csr": True,
+    "_to_sparse_bsr": True,
+    "_to_sparse_csc": False,
+    "_to_sparse_bsc": False,
+}
+"""Conversions whose kernels do so from rows to columns and back, and whether they give rows."""
+
 KEYS: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "SparseCPU": ("SparsePrivateUse1", coordinates.OPERATORS),
     "SparseCsrCPU": ("SparseCsrPrivateUse1", coordinates.BY_ROWS),
@@ -59,6 +68,8 @@ def register() -> None:
                 kernel = serving(overload, kernels[name])
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
+            elif base in TO_ROWS and theirs == "SparseCsrCPU":
+                kernel = _unless_turned(overload, theirs, TO_ROWS[base])
             elif base not in READS_MEMORY[theirs]:
                 kernel = partial(on_any_device, overload, theirs)
             else:
@@ -83,6 +94,15 @@ def _given_tensors(overload: Any, kernel: Callable[..., Any]) -> Callable[..., A
                 dtype = torch.result_type(given[0], given[i])
                 given[i] = torch.scalar_tensor(given[i], dtype=dtype)
         return kernel(*given, **kwargs)
+
+    return call
+
+
+def _unless_turned(overload: Any, key: str, to_rows: bool) -> Callable[..., Any]:
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (x.layout in BY_ROWS) is not to_rows:
+            return on_cpu(overload, (x, *args), kwargs)
+        return on_any_device(overload, key, x, *args, **kwargs)
 
     return call
 
