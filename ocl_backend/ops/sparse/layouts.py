@@ -32,14 +32,11 @@ READS_MEMORY = {
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
 
-BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-TO_ROWS = {
-    "_to_sparse_csr": True,
-    "_to_sparse_bsr": True,
-    "_to_sparse_csc": False,
-    "_to_sparse_bsc": False,
-}
-"""Conversions whose kernels do so from rows to columns and back, and whether they give rows."""
+BY_ROWS = ("csr", "bsr")
+BY_COLUMNS = ("csc", "bsc")
+CONVERSIONS = ("_to_sparse", *(f"_to_sparse_{kind}" for kind in BY_ROWS + BY_COLUMNS))
+"""Operators whose kernels do so where compressed rows become columns, or columns rows."""
+TURNS = (BY_ROWS, BY_COLUMNS), (BY_COLUMNS, BY_ROWS)
 
 KEYS: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "SparseCPU": ("SparsePrivateUse1", coordinates.OPERATORS),
@@ -68,8 +65,8 @@ def register() -> None:
                 kernel = serving(overload, kernels[name])
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
-            elif base in TO_ROWS and theirs == "SparseCsrCPU":
-                kernel = _unless_turned(overload, theirs, TO_ROWS[base])
+            elif base in CONVERSIONS and theirs == "SparseCsrCPU":
+                kernel = _unless_turned(overload, theirs)
             elif base not in READS_MEMORY[theirs]:
                 kernel = partial(on_any_device, overload, theirs)
             else:
@@ -98,9 +95,12 @@ def _given_tensors(overload: Any, kernel: Callable[..., Any]) -> Callable[..., A
     return call
 
 
-def _unless_turned(overload: Any, key: str, to_rows: bool) -> Callable[..., Any]:
+def _unless_turned(overload: Any, key: str) -> Callable[..., Any]:
+    name = overload._schema.name
+
     def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if (x.layout in BY_ROWS) is not to_rows:
+        kinds = str(x.layout)[-3:], str(kwargs.get("layout") or name)[-3:]
+        if any(kinds[0] in one and kinds[1] in other for one, other in TURNS):
             return on_cpu(overload, (x, *args), kwargs)
         return on_any_device(overload, key, x, *args, **kwargs)
 
