@@ -86,6 +86,24 @@ def varying(steps: int, seed: int, only: tuple[str, ...], device: str, json: Pat
 
 
 @costs.command()
+@click.option("--dtypes", type=Names(("fp32", "bf16", "fp16", "int64")),
+              default="fp32,bf16,fp16,int64", show_default=True)  # fmt: skip
+@click.option("--draws", default=6, show_default=True, help="Further sums, with sizes drawn.")
+@click.option("--seed", type=int, help="Draws them; at random without it.")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
+@click.option("--device", default="ocl:0", show_default=True)
+def meeting(
+    dtypes: tuple[str, ...], draws: int, seed: int | None, rounds: int, device: str
+) -> None:
+    """Time sums into places that may meet: owners, atomics and torch's CPU by turns."""
+    from random import randrange
+
+    from benchmarks.costs.meeting import main as run
+
+    run(device, dtypes, draws, randrange(10**6) if seed is None else seed, rounds)
+
+
+@costs.command()
 @click.option("--clients", default=50, show_default=True)
 @click.option("--rounds", default=20, show_default=True, help="Pushes per client, each with reads.")
 @click.option("--batch", default=10, show_default=True, help="Records per push.")

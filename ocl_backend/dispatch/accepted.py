@@ -120,8 +120,9 @@ def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         if items * largest <= MOST_COPIED:
             own_args, own_kwargs = tree_map(_on_cpu, (args, kwargs))
             error = _refusal(overload, own_args, own_kwargs, MOST_ITEMS, as_given=True)
-    if reads and not is_small:
-        few = {**tree_map(_on_cpu, tree_map(_small, given)), **tree_map(_fewer, sizes)}
+    if not is_small:
+        few = tree_map(_on_cpu, tree_map(_small, given))
+        few |= tree_map(_fewer, sizes if reads else few)
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
         if small is not None and any(part in str(small) for part in OF_DTYPES):
             error = small  # others may be of sizes that do not fit each other any more
@@ -146,7 +147,7 @@ def _refusal(
 def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -> bool:
     """Say whether a right call may raise this on the CPU.
 
-    It may lack an operator, or its kernel for 16 bits; and devices do not look for zero divisors.
+    It may lack an operator, or its kernel for 16 bits; and `checks` looks for zero divisors.
     """
     beyond = BEYOND.get(overload._schema.name, ())
     if any(tensor.dtype in beyond for tensor in tensors):
@@ -173,5 +174,5 @@ def _small(leaf: Any) -> Any:
 
 
 def _fewer(leaf: Any) -> Any:
-    """Return a size of the small call."""
-    return max(-SMALL, min(leaf, SMALL)) if type(leaf) is int else leaf
+    """Return a size of the small call, or a number that a size follows from."""
+    return max(-SMALL, min(leaf, SMALL)) if type(leaf) in (int, float) else leaf

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.settings import SYNC_ERRORS
+
 Apart = tuple[tuple[int, int, int, bool], ...]
 ONE_VALUE = ("fill", "zero", "masked_fill")
 """Operators that write one value."""
@@ -19,7 +21,9 @@ MASKS = {
     "where": ("condition", (torch.bool, torch.uint8)),
 }
 """Which operand of an operator is a mask, and the dtypes that torch takes for it."""
-BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward")
+DIVISIONS = ("floor_divide", "remainder", "fmod")
+"""Operators that the CPU refuses for integers where a divisor is 0."""
+BY_VALUE = ("pow", "softshrink", "leaky_relu_backward", "elu_backward", *DIVISIONS)
 """Rows whose numbers are checked in each call: plans are kept for calls with other numbers."""
 
 WHOLE = (torch.int64, torch.int32)
@@ -160,6 +164,8 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
         raise RuntimeError(f"{name}: value has {value.dim()} dimensions; give it none")
     if name.startswith("softshrink") and (given.get("lambd") or 0) < 0:
         raise RuntimeError(f"{name}: lambd {given['lambd']} is negative; give 0 or more")
+    if name in DIVISIONS and _divides_by_zero(base, given.get("other")):
+        raise RuntimeError("ZeroDivisionError")
     if name == "pow" and isinstance(exponent, int) and exponent < 0 and _is_integral(base):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     alpha, other = given.get("alpha"), given.get("other")
@@ -177,6 +183,19 @@ def check_value(name: str, given: Mapping[str, Any]) -> None:
     slope = given.get("alpha") if given.get("is_result") else given.get("negative_slope")
     if given.get("is_result", given.get("self_is_result")) and slope is not None and slope < 0:
         raise RuntimeError(f"{name}: slope {slope} is negative; call the out-of-place version")
+
+
+def _divides_by_zero(base: Any, other: Any) -> bool:
+    """Say whether an integer is divided by 0: by a number, or where each call waits, by items."""
+    if not all(isinstance(one, int) or _is_integral(one) for one in (base, other)):
+        return False
+    if any(isinstance(one, Tensor) and not one.numel() for one in (base, other)):
+        return False
+    if not isinstance(other, Tensor):
+        return not other
+    if other.is_cpu:
+        return not other.item()
+    return SYNC_ERRORS.value and bool((other == 0).any().item())
 
 
 def check_dtypes(name: str, x: Tensor, source: Tensor) -> None:

@@ -5,7 +5,7 @@ Pure arithmetic on sizes and strides, in items; no tensor, no device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -53,14 +53,23 @@ def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Dimension
     """
     dims = [(size, *steps) for size, *steps in zip(shape, *strides, strict=True) if size != 1]
     dims.sort(key=lambda dim: [abs(dim[1 + lead]), *map(abs, dim[1:])], reverse=True)
+    columns = list(zip(*merge(dims), strict=True)) or [(1,)] + [(0,)] * len(strides)
+    return Dimensions(columns[0], tuple(columns[1:]))
+
+
+def merge(dims: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Join neighbours that all operands walk as one dimension, in the order that they have.
+
+    Args:
+        dims: size and each operand's stride of every dimension, outermost first.
+    """
     merged: list[tuple[int, ...]] = []
     for dim in dims:
         if merged and _continues(merged[-1], dim):
             merged[-1] = (merged[-1][0] * dim[0], *dim[1:])
         else:
             merged.append(dim)
-    columns = list(zip(*merged, strict=True)) or [(1,)] + [(0,)] * len(strides)
-    return Dimensions(columns[0], tuple(columns[1:]))
+    return merged
 
 
 def _continues(outer: tuple[int, ...], inner: tuple[int, ...]) -> bool:

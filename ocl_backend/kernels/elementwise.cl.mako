@@ -7,7 +7,7 @@ prelude   what the dtypes need
 outer     number of collapsed dimensions besides the innermost
 inner     per operand its stride along the innermost: 0, 1 or s (an argument)
 width     items per vector
-steps     vectors each work-item handles, a work-group's width apart
+steps     vectors each work-item handles, a work-group's width apart; 0: the whole dimension
 index     type of sizes and strides: int where every item index fits, else long
 block     width -> statements for that many items
 accessors macros for operands that the body addresses itself
@@ -16,7 +16,13 @@ Dimension 0 is the innermost one and is walked without a division; a row, which 
 dimensions together, is taken apart by size_2, size_3, ...: the last of these varies fastest.
 </%doc>\
 <%def name="walk(rows)">
-% if width == 1:
+% if not steps:
+${rows}for (INDEX inner = 0; inner < size_0; ++inner) {
+% for line in block(1):
+${rows}    ${line}
+% endfor
+${rows}}
+% elif width == 1:
 ${rows}for (int step = 0; step < ${steps}; ++step) {
 ${rows}    const INDEX inner = start + step * (INDEX)get_local_size(0);
 ${rows}    if (inner >= size_0)
@@ -85,8 +91,10 @@ __kernel void ${kernel.name}_kernel(
     ${operand.name}_data += ${operand.name}_start;
 % endif
 % endfor
+% if steps:
     const INDEX start = get_group_id(0) * get_local_size(0) * ${width * steps}
         + get_local_id(0) * ${width};
+% endif
 % if outer == 0:
 % for operand in kernel.operands:
     const INDEX ${operand.name}_row = 0;

@@ -77,7 +77,8 @@ class Kernel:
 
     `parameters` are in the order of a launch's values (positions have none). The body must be
     right for scalars and vectors alike unless `scalar_only`. `work` is how many usual items'
-    worth of time a body takes: a CPU's work-items then walk fewer.
+    worth of time a body takes: a CPU's work-items then walk fewer. `parts` work-items share out the
+    first dimension alone and walk all others in the order given; 0: all are shared, in any order.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Kernel:
     scalar_only: bool = False
     truth: str = ""
     work: int = 1
+    parts: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -118,6 +120,9 @@ class ItemSharing:
             limits: of the device.
             kernel: whether it has vectors, and its operations per item.
         """
+        if kernel.parts:
+            first = layout.sizes[0]
+            return ItemSharing(1, (1, 1), 0, -(-first // kernel.parts) * (layout.rows // first))
         if limits.kind == "cpu":
             width = 1 if kernel.scalar_only else 16
             steps = max(1, CHUNK // (width * kernel.work))
@@ -132,7 +137,7 @@ class ItemSharing:
 
     def global_size(self, layout: Dimensions) -> tuple[int, int]:
         """Return the work-items to launch."""
-        columns = -(-layout.inner // (self.local[0] * self.width * self.steps))
+        columns = -(-layout.inner // (self.local[0] * self.width * self.steps)) if self.steps else 1
         rows = -(-layout.rows // (self.local[1] * self.rows_per_item))
         return columns * self.local[0], rows * self.local[1]
 
@@ -170,7 +175,10 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     if 0 in shape:
         return lambda *_: None
     lead = [operand.role in ("output", "inout") for operand in kernel.operands]
-    layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
+    if kernel.parts:
+        layout = Dimensions(tuple(shape), tuple(map(tuple, strides)))
+    else:
+        layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
     geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
@@ -278,7 +286,7 @@ def source(
         inner: how each operand moves along the innermost one: "0" (repeated), "1" (dense) or "s" (a
             stride given at launch).
         width: items of a vector.
-        steps: vectors of a work-item along the innermost dimension.
+        steps: vectors of a work-item along the innermost dimension; 0: all of it.
         wide: whether indices need 64 bits.
     """
     widths: dict[DType, int] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -17,6 +16,8 @@ from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
+from ocl_backend.kernels.owned_scatter import combine_owned
+from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
 from oclgen.opencl.device import devices
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
@@ -37,40 +38,6 @@ NARROW = {
 
 WIDE_ATOMICS = "cl_khr_int64_base_atomics"
 """What a device needs to combine items of 8 bytes that meet; mobile GPUs and Apple's lack it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Items of a tensor: walk `shape` with `strides`, and add index k's value times `steps[k]`.
-
-    `indices` broadcast to `shape`. A value that is not below `sizes[k]` is noted as a fault of
-    dimension `dims[k]` by the rule of `operator`, and moved to the nearest item.
-    """
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    indices: tuple[Tensor, ...]
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
-    dims: tuple[int, ...]
-    operator: str
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Return the arguments that tell a kernel how to read the indices."""
-        rule = faults.RULES[self.operator]
-        common = faults.NUMBERS[self.operator], int(rule.wraps)
-        return (*self.sizes, *self.steps, *self.dims, *common)
-
-    def check(self) -> None:
-        """Refuse an index that is taken of no items at all.
-
-        Raises:
-            IndexError, RuntimeError: it is; type and text are the rule's.
-        """
-        if 0 in self.sizes and 0 not in self.shape:
-            rule, k = faults.RULES[self.operator], self.sizes.index(0)
-            raise rule.error(rule.text.format(index=0, size=0, dim=self.dims[k]))
 
 
 Locate = Callable[[Tensor], Places]
@@ -99,10 +66,10 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
         dtype_of(source.dtype).value,
         (
             Operand("target", source.dtype, "address"),
-            *_parameters(places),
+            *parameters_of(places.dtypes),
             Operand("out", out.dtype, "output"),
         ),
-        f"const T out = LOAD_target({_at(places)});",
+        f"const T out = LOAD_target({place_of(len(places.indices))});",
         PLACE,
         scalar_only=True,
     )
@@ -143,8 +110,11 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         value = bool(value)  # as a uchar, 0.5 would be 0
     places = locate(target)
     places.check()
-    if is_wanted(target, combine) or (combine != "assign" and not has_atomics(target)):
-        formula = "value" if combine == "assign" else COMBINE[combine]
+    in_order = is_wanted(target, combine)
+    formula = "value" if combine == "assign" else COMBINE[combine]
+    if (in_order or combine != "assign") and combine_owned(target, places, value, formula):
+        return
+    if in_order or (combine != "assign" and not has_atomics(target)):
         combine_in_order(target, _items(places), value, formula)
         return
     run, values = writing(target, places, value, combine)
@@ -191,11 +161,16 @@ def _items(places: Places) -> Tensor:
     """Return which items the places are, counted from the tensor's first, as int64."""
     out = torch.empty(places.shape, dtype=torch.int64, device=places.indices[0].device)
     parameters = (
-        Operand("target_at", role="position"), *_parameters(places),
+        Operand("target_at", role="position"), *parameters_of(places.dtypes),
         Operand("out", torch.int64, "output"),
     )  # fmt: skip
     kernel = Kernel(
-        "places", "long", parameters, f"const long out = {_at(places)};", PLACE, scalar_only=True
+        "places",
+        "long",
+        parameters,
+        f"const long out = {place_of(len(places.indices))};",
+        PLACE,
+        scalar_only=True,
     )
     device = out.get_device()
     given: list[Tensor | float] = [*places.indices, *places.numbers, faults.record(device), out]
@@ -210,52 +185,16 @@ def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: 
     given: Operand | Scalar = Scalar("value", register)
     if isinstance(value, Tensor):
         given = Operand("value", value.dtype)
-    body = f"const long at = {_at(places)};\n"
+    body = f"const long at = {place_of(len(places.indices))};\n"
     if combine == "assign":
         body += "STORE_target(at, value)"
         helpers = PLACE
     else:
         body += "update(target_data + at, value);"
         helpers = PLACE + atomic_update(register, dtype.itemsize, combine)
-    parameters = (Operand("target", dtype, "address"), *_parameters(places), given)
+    parameters = (Operand("target", dtype, "address"), *parameters_of(places.dtypes), given)
     return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
 
-
-def _parameters(places: Places) -> list[Operand | Scalar]:
-    numbers = range(len(places.indices))
-    return [
-        *(Operand(f"index_{k}", places.indices[k].dtype, "input", "long") for k in numbers),
-        *(Scalar(f"size_of_{k}", "long") for k in numbers),
-        *(Scalar(f"step_of_{k}", "long") for k in numbers),
-        *(Scalar(f"dim_of_{k}", "long") for k in numbers),
-        Scalar("operator", "long"),
-        Scalar("wraps", "long"),
-        Operand("faults", torch.int64, "address", "long"),
-    ]
-
-
-def _at(places: Places) -> str:
-    same = "wraps, operator, faults_data"
-    terms = (
-        f"place(index_{k}, size_of_{k}, dim_of_{k}, {same}) * step_of_{k}"
-        for k in range(len(places.indices))
-    )
-    return " + ".join(["target_at", *terms])
-
-
-PLACE = (
-    faults.NOTE
-    + """\
-long place(const long index, const long size, const long dim, const long wraps,
-           const long operator, volatile __global long *faults)
-{
-    const long at = wraps && index < 0 ? index + size : index;
-    if (at < 0 || at >= size)
-        note_fault(faults, operator, index, size, dim);
-    return clamp(at, 0L, size - 1);
-}
-"""
-)
 
 UPDATE = """
 %(pragma)s

@@ -88,9 +88,48 @@ def test_sixteen_bits_that_the_cpu_lacks_are_taken(device: Any) -> None:
     assert torch.histc(x, 4).dtype is torch.float16
 
 
-def test_a_zero_divisor_is_no_error(device: Any) -> None:
+DIVISIONS = (torch.floor_divide, torch.remainder, torch.fmod)
+
+
+@pytest.mark.parametrize("divide", DIVISIONS, ids=lambda divide: divide.__name__)
+def test_a_zero_divisor_is_an_error_where_each_call_waits(device: Any, divide: Any) -> None:
     x = SIGNED.to(place(device))
-    assert torch.remainder(x, torch.zeros_like(x)).shape == x.shape
+    zero = torch.zeros_like(x)
+    assert divide(x, zero).shape == x.shape
+    torch.ocl.set_sync_errors(True)
+    try:
+        for _ in range(3):  # a call that is recalled is checked, too
+            divide(x, zero + 3)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(x, SIGNED.to(place(device)))
+        assert divide(x, zero.float()).isnan().any()
+    finally:
+        torch.ocl.set_sync_errors(False)
+
+
+@pytest.mark.parametrize("divide", DIVISIONS, ids=lambda divide: divide.__name__)
+def test_a_divisor_that_is_the_number_zero_is_an_error(device: Any, divide: Any) -> None:
+    x = SIGNED.to(place(device))
+    for _ in range(3):
+        divide(x, 3)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        divide(x, 0)
+    assert divide(x.float(), 0).shape == x.shape
+    assert not divide(x[:0], 0).numel()
+
+
+@pytest.mark.parametrize("shapes", [((2, 0, 3), (2, 3, 4)), ((2, 2, 0), (2, 0, 4))], ids=str)
+def test_products_of_nothing_may_differ_in_dtype(device: Any, shapes: Any) -> None:
+    a, b = torch.ones(shapes[0]), torch.ones(shapes[1], dtype=torch.float64)
+    agree(device, torch.bmm, a, b)
+
+
+@pytest.mark.parametrize("size", [10, 10**7], ids=str)
+def test_long_ranges_have_the_dtypes_of_short_ones(device: Any, size: int) -> None:
+    with pytest.raises(NotImplementedError):
+        torch.arange(size, dtype=torch.bool, device=place(device))
+    with pytest.raises(NotImplementedError):
+        torch.linspace(0, 1, size, dtype=torch.bool, device=place(device))
 
 
 def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +255,19 @@ def test_a_size_that_stays_is_not_resized(device: Any) -> None:
     given: dict[str, Any] = {"scale_factor": (1.1, 1.7), "mode": "bicubic", "antialias": True}
     theirs = functional.interpolate(image, **given)
     assert_same(functional.interpolate(image.to(place(device)), **given), theirs)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resized_bytes_lie_as_on_the_cpu(device: Any, mode: str) -> None:
+    image = torch.randint(0, 256, (2, 3, 14, 14), dtype=torch.uint8)
+    last = image.contiguous(memory_format=torch.channels_last)
+    views = (
+        lambda x: x, lambda x: x[:, :, 2:-3, 1:-1], lambda x: x[:, :, ::2, ::2],
+        lambda x: x[:1][0][None], lambda x: x.mT,
+    )  # fmt: skip
+    for dense in (image, last):
+        for view in views:
+            theirs = functional.interpolate(view(dense), size=(9, 5), mode=mode)
+            ours = functional.interpolate(view(dense.to(place(device))), size=(9, 5), mode=mode)
+            assert ours.stride() == theirs.stride()
+            assert torch.equal(ours.cpu(), theirs)

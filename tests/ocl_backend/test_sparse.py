@@ -208,6 +208,29 @@ def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     assert set(ocl.fallbacks()) == {"aten::_sparse_softmax", "aten::mul.Tensor"}
 
 
+TURNED = (
+    ("csr", "csc"),
+    ("csc", "csr"),
+    ("csr", "bsc"),
+    ("csc", "bsr"),
+    ("bsr", "bsc"),
+    ("bsc", "bsr"),
+)
+
+
+@pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
+@pytest.mark.filterwarnings("ignore:.*executing on the CPU device")
+@pytest.mark.parametrize("kinds", TURNED, ids="-".join)
+def test_rows_become_columns_and_columns_rows(device: Any, kinds: tuple[str, str]) -> None:
+    x = DENSE.to(place(device))
+    for kind in kinds:
+        x = getattr(x, f"to_sparse_{kind}")(*[(3, 2)] * kind.startswith("b"))
+    y = DENSE.to(place(device)).to_sparse_csr().to_sparse(layout=torch.sparse_csc)
+    assert (x.layout, y.layout) == (getattr(torch, f"sparse_{kinds[1]}"), torch.sparse_csc)
+    assert x.device == place(device)
+    assert torch.equal(x.to_dense().cpu(), DENSE)
+
+
 def test_quantized_tensors_are_refused(device: Any) -> None:
     y = RIGHT.to(place(device))
     with pytest.raises(TypeError, match=r"quantized.*dequantize"):

@@ -48,7 +48,7 @@ LACKS = re.compile(
     r"|expected m1 and m2 to have the same dtype"
 )
 """Errors that only the CPU has: it lacks a kernel for 16 bits, of `roi_align` too, or divides by 0,
-which devices do not look for."""
+which devices look for only where each call waits."""
 
 
 @dataclass(frozen=True)

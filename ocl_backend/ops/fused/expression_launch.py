@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocl_backend.dispatch.varying import Forms
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.scatter import PLACE
+from ocl_backend.kernels.places import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
 from ocl_backend.ops.fused.expression_text import Part, Writer
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, prepare

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.memory_formats import laid_out_like
 from ocl_backend.ops.image.filters import Shape, near, scale_of, wide
 from ocl_backend.runtime import capture
 
@@ -80,7 +80,10 @@ def resized(
         if size != out:
             line = _line(shape, size, out, align, factor, antialias, x.device)
             result = _along(result, axis, line)
-    return laid_out_like(result.clone() if result is x else result, x)
+    wanted = suggest_memory_format(x)
+    if result is x:
+        return x.clone(memory_format=wanted)
+    return result.contiguous(memory_format=wanted)
 
 
 def _along(x: Tensor, axis: int, line: Line) -> Tensor:

@@ -87,9 +87,9 @@ def product(
     """
     if allow_tf32 is None:
         allow_tf32 = settings.matmul.allow_tf32
-    if a.dtype is not b.dtype:
+    if a.dtype is not b.dtype and (a.dim() < 3 or 0 not in (out.numel(), a.shape[-1])):
         raise RuntimeError(f"{operator}: dtypes differ: {a.dtype} and {b.dtype}. Convert one")
-    dtype = torch.int32 if operator == "_int_mm" else a.dtype
+    dtype = torch.int32 if operator == "_int_mm" else b.dtype
     if (got := out.dtype) is not dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {got} instead")
     _check(operator, a.shape, b.shape)
@@ -269,8 +269,8 @@ def mm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
 
 
 def bmm(a: Tensor, b: Tensor) -> Tensor:
-    """Return a [batch, m, k] · b [batch, k, n]."""
-    return product("bmm", a, b, a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
+    """Return a [batch, m, k] · b [batch, k, n]. Where nothing is multiplied, dtypes may differ."""
+    return product("bmm", a, b, b.new_empty((a.shape[0], a.shape[1], b.shape[2])))
 
 
 def bmm_out(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
@@ -293,7 +293,7 @@ def addmm_out(
 
 def baddbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Return beta · bias + alpha · a [batch, m, k] · b [batch, k, n]; `bias` broadcasts."""
-    out = a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
+    out = b.new_empty((a.shape[0], a.shape[1], b.shape[2]))
     return biased("baddbmm", bias, a, b, beta, alpha, out)
 
 

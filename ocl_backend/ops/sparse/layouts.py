@@ -32,6 +32,12 @@ READS_MEMORY = {
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
 
+BY_ROWS = ("csr", "bsr")
+BY_COLUMNS = ("csc", "bsc")
+CONVERSIONS = ("_to_sparse", *(f"_to_sparse_{kind}" for kind in BY_ROWS + BY_COLUMNS))
+"""Operators whose kernels do so where compressed rows become columns, or columns rows."""
+TURNS = (BY_ROWS, BY_COLUMNS), (BY_COLUMNS, BY_ROWS)
+
 KEYS: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "SparseCPU": ("SparsePrivateUse1", coordinates.OPERATORS),
     "SparseCsrCPU": ("SparseCsrPrivateUse1", coordinates.BY_ROWS),
@@ -59,6 +65,8 @@ def register() -> None:
                 kernel = serving(overload, kernels[name])
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
+            elif base in CONVERSIONS and theirs == "SparseCsrCPU":
+                kernel = _unless_turned(overload, theirs)
             elif base not in READS_MEMORY[theirs]:
                 kernel = partial(on_any_device, overload, theirs)
             else:
@@ -83,6 +91,18 @@ def _given_tensors(overload: Any, kernel: Callable[..., Any]) -> Callable[..., A
                 dtype = torch.result_type(given[0], given[i])
                 given[i] = torch.scalar_tensor(given[i], dtype=dtype)
         return kernel(*given, **kwargs)
+
+    return call
+
+
+def _unless_turned(overload: Any, key: str) -> Callable[..., Any]:
+    name = overload._schema.name
+
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        kinds = str(x.layout)[-3:], str(kwargs.get("layout") or name)[-3:]
+        if any(kinds[0] in one and kinds[1] in other for one, other in TURNS):
+            return on_cpu(overload, (x, *args), kwargs)
+        return on_any_device(overload, key, x, *args, **kwargs)
 
     return call
 

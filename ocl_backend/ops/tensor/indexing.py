@@ -20,7 +20,8 @@ from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
-from ocl_backend.kernels.scatter import Combine, Locate, Places, read, write, writing
+from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.scatter import NARROW, Combine, Locate, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -321,7 +322,12 @@ def embedding_dense_backward(
     if scale_by_freq:
         ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
         rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
-    return index_add_(grad.new_zeros(num_weights, features), 0, flat, rows)
+    # zeros in the dtype that sums have: `write` would widen all rows
+    total = grad.new_zeros(num_weights, features, dtype=NARROW.get(grad.dtype, grad.dtype))
+    shape, locate = _rows(total, 0, flat, "index_add")
+    if prod(shape):
+        write(total, locate, rows, "add")
+    return total.to(grad.dtype)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
