@@ -2,8 +2,7 @@
 
 Data and configuration lie in a temporary folder that ends with the run. What is compiled, the shim
 and the kernels, lies below the repository and stays, so that no process of a run and no later run
-compiles it again: its files are named after what they were made from. For the same reason a shim
-that the user's own cache has is taken over: to compile it takes a minute of a core.
+compiles it again: its files are named after what they were made from.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ def enter() -> Path | None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         made = Path(tempfile.mkdtemp(prefix="oclgen-tests-"))
         os.environ[VARIABLE] = str(made)
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        take_shims(Path(caches) / "oclgen" / "shim", CACHE / "oclgen" / "shim")
     for name in [name for name in os.environ if name.startswith("OCLGEN_") and name not in KEPT]:
         del os.environ[name]
     os.environ.update(folders(Path(os.environ[VARIABLE])))
@@ -43,15 +40,6 @@ def enter() -> Path | None:
         os.environ.setdefault(name, "1")
     CACHE.mkdir(parents=True, exist_ok=True)
     return made
-
-
-def take_shims(theirs: Path, ours: Path) -> None:
-    """Copy compiled shims to the folder of the tests that are not there; the others stay."""
-    for shim in theirs.glob("ocl-torch*.so"):
-        if not (ours / shim.name).exists():
-            ours.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=ours) as folder:  # another run may do the same
-                Path(shutil.copy2(shim, folder)).replace(ours / shim.name)
 
 
 def folders(home: Path) -> dict[str, str]:

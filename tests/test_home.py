@@ -1,4 +1,4 @@
-"""The tests leave alone what belongs to their user; they read a compiled shim of it at most."""
+"""The tests neither read nor write what belongs to the user who runs them."""
 
 from __future__ import annotations
 
@@ -40,23 +40,6 @@ def test_the_winners_of_the_user_are_not_known(device: object) -> None:
     assert isinstance(device, Device)
     chosen = Chooser(open_store(), device.info, device.limits).choose(PROBLEM)
     assert chosen.rung != "exact"
-
-
-def test_a_shim_is_taken_over_that_was_not_compiled_yet(tmp_path: Path) -> None:
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    home.take_shims(theirs, ours)  # there is none
-    assert not ours.exists()
-    theirs.mkdir()
-    for name in ("ocl-torch2-a.so", "ocl-torch2-b.so", "ocl-torch2-c.lock", "autoload-d.json"):
-        (theirs / name).write_text("theirs")
-    ours.mkdir()
-    (ours / "ocl-torch2-a.so").write_text("ours")
-    home.take_shims(theirs, ours)
-    assert files(ours) == {
-        str(ours / "ocl-torch2-a.so"): b"ours",
-        str(ours / "ocl-torch2-b.so"): b"theirs",
-    }
-    assert len(files(theirs)) == 4
 
 
 def files(folder: Path) -> dict[str, bytes]:

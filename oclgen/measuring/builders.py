@@ -76,7 +76,7 @@ class Pool:
         """
         self.children = [*children]
         self._free = [*children]
-        self._idle_s, self._spare = idle_s, spare
+        self._idle_s, self.spare = idle_s, spare
         self._tasks: deque[Task] = deque()
         self._idle = 0
         self._threads: set[threading.Thread] = set()
@@ -94,7 +94,7 @@ class Pool:
         task = Task(question, Future(), size)
         with self._changed:
             self._tasks.append(task)
-            if len(self._tasks) > self._idle + self._spare:
+            if len(self._tasks) > self._idle + self.spare:
                 self._start_one()
             self._changed.notify()
         return task.answer
@@ -181,18 +181,21 @@ class Pool:
 
     def _next(self, child: Child, idle_s: float | None) -> Task | None:
         """Return the next question, or None: the thread of `child` has come to its end."""
-        with self._changed:
-            self._idle += 1
-            self._changed.wait_for(lambda: self._tasks or self.is_closed, idle_s)
-            self._idle -= 1
-            if self._tasks and not self.is_closed:
-                largest = max(self._tasks, key=attrgetter("size"))
-                self._tasks.remove(largest)
-                return largest
-            self._threads.discard(threading.current_thread())
-            self._free.append(child)
-        child.close()
-        return None
+        while True:
+            with self._changed:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._tasks or self.is_closed, idle_s)
+                self._idle -= 1
+                if self._tasks and not self.is_closed:
+                    largest = max(self._tasks, key=attrgetter("size"))
+                    self._tasks.remove(largest)
+                    return largest
+            child.close()  # first: another thread may start the process as soon as it is free
+            with self._changed:
+                if not self._tasks or self.is_closed:
+                    self._threads.discard(threading.current_thread())
+                    self._free.append(child)
+                    return None
 
 
 @dataclass

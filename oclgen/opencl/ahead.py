@@ -30,7 +30,7 @@ CONTEXT_BYTES, SHARE = 512 << 20, 8
 MANY = 4
 """Processes of which each compiles few of the package's 90 templates."""
 HELPS = True
-"""Whether a thread that waits for a program builds, too."""
+"""Whether a thread that waits for a program builds, too: pools made from now on leave it one."""
 IDLE_S = 5.0
 """Seconds after which a process without work ends."""
 PATIENCE_S = 600.0
@@ -146,7 +146,7 @@ class Ahead:
             pool = self._pool
             if self._arrived:
                 self._take_one()
-            elif pool and (HELPS or pool.is_closed) and (task := pool.steal()):
+            elif pool and (pool.spare or pool.is_closed) and (task := pool.steal()):
                 self._build_here(pool, task)
             else:
                 self._news.wait(LOOK_S)

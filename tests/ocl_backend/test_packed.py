@@ -93,7 +93,7 @@ def test_blocks_of_gguf_are_multiplied_and_unpacked(form: Format) -> None:
     got = packed.packed_product("linear", x.to("ocl"), weight, form.name, 12)
     assert close(got, x.double() @ wanted.t())
     some = OCL.packed_linear(x.to("ocl")[:, None], weight[5:], form.name, 7)
-    assert torch.equal(some, got[:, None, 5:])
+    assert close(some[:, 0], x.double() @ wanted[5:].t())  # another size, perhaps another variant
 
 
 def test_weights_that_begin_anywhere_are_copied_to_where_wide_loads_can_begin() -> None:

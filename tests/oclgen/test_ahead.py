@@ -11,6 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from oclgen.measuring.builders import Pool, Source, Texts
 from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
 from oclgen.templates import Templates
 
-pytest.importorskip("pyopencl")
+cl = pytest.importorskip("pyopencl")
 
 from oclgen.opencl import ahead
 from oclgen.opencl.ahead import Ahead, processes
@@ -84,6 +85,36 @@ def test_a_process_ends_after_its_life_and_when_it_is_idle(
     pool.close()
 
 
+class Ending:
+    """A process that takes its time to end."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.ends, self.may_end = Event(), Event()
+
+    def ask(self, question: str, _stage: str) -> str:
+        self.seen.append(question)
+        return question
+
+    def close(self) -> None:
+        self.ends.set()
+        self.may_end.wait()
+        self.seen.append("ended")
+
+
+def test_a_process_that_is_ending_is_asked_nothing() -> None:
+    process: Any = Ending()
+    pool = Pool([process], idle_s=0.0)
+    assert pool.submit("first").result() == "first"
+    assert process.ends.wait(60)
+    second = pool.submit("second")
+    assert wait([second], 0.2).not_done
+    process.may_end.set()
+    assert second.result(60) == "second"
+    assert process.seen[:3] == ["first", "ended", "second"]
+    pool.close()
+
+
 def test_a_process_that_cannot_be_had_is_said(device: Device) -> None:
     pool = Pool([child_of(device, replace(device.info, driver_version="another"))])
     with pytest.raises(WorkerError, match="driver"):
@@ -123,6 +154,17 @@ def test_programs_are_built_by_processes_and_by_who_waits(
     assert told[-1][1] == len(sources)
     again = [building.find(source) for source in sources]
     assert all(one is other for one, other in zip(found, again, strict=True))
+
+
+def test_who_waits_builds_what_a_pool_left_to_them(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool starts no process for the one program that it leaves to a thread that helps."""
+    monkeypatch.setattr(ahead, "HELPS", True)
+    builder = Ahead(programs, device.index, device.limits)
+    future = builder.find(fresh())
+    monkeypatch.setattr(ahead, "HELPS", False)
+    assert builder.wait(future).get_info(cl.program_info.NUM_KERNELS) == 1
 
 
 def test_one_program_starts_no_process(

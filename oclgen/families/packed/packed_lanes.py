@@ -149,6 +149,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
     shared: dict[str, Any] = {
         "numbers": numbers, "lanes": config.lanes, "preamble": dtype_preamble(problem.dtype),
         "form": TEXTS[problem.format], "packing": problem.packing,
+        "copied": "ushort" if problem.dtype == "fp16" else "elem_t",
     }  # fmt: skip
     groups = _groups(problem, config)
     scales = buffer("scales") if problem.packing.group else ()

@@ -7,6 +7,7 @@ lane_quants         [groups of rows, blocks, 4, lanes] words
 lane_numbers        [groups of rows, blocks with numbers of their own, count, lanes]
 
 preamble            storage type of scales
+copied              type in which scales are copied: a device without cl_khr_fp16 cannot assign halves
 numbers             a `packed_lanes.Numbers`
 form                the format's `packed_formats.Text`
 packing             the format
@@ -14,7 +15,7 @@ lanes               rows of w that lie together
 </%doc>
 <%
     subs = packing.block // 32
-    kind = {"half": "ushort"}.get(numbers.kind, numbers.kind)
+    kind = {"half": "ushort", "elem_t": copied}.get(numbers.kind, numbers.kind)
     shared = numbers.weights // 32
 %>\
 ${preamble}
@@ -25,7 +26,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void packed_lanes_pack(
     __global const uchar *restrict w, const long offset_w,
 % if packing.group:
-    __global const elem_t *restrict scales, const long offset_scales,
+    __global const ${copied} *restrict scales, const long offset_scales,
 % endif
     __global uint *restrict lane_quants, const long offset_lane_quants,
     __global ${kind} *restrict lane_numbers, const long offset_lane_numbers,
