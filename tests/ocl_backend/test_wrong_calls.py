@@ -83,6 +83,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "other numbers added": lambda x: x.index_add_(0, x[0].long(), x.long()),
     "other numbers copied": lambda x: x.index_copy_(0, x[0].long(), x.long()),
     "real numbers added to complex ones": lambda x: (x + 1j).index_add_(0, x[0].long(), x),
+    "addr to another size": lambda x: x.addr(x[0], x[0, :1]),
     "too many indices": lambda x: x[0, 0, 0],
     "index of floats": lambda x: x[x[0]],
     "index of floats, of none": lambda x: x[x[0, :0]],

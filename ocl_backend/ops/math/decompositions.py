@@ -34,7 +34,7 @@ TORCH = (
         "triu_indices",
         "multi_margin_loss",
     ),
-    *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
+    *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross", "addr"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
 
