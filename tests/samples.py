@@ -14,12 +14,12 @@ from math import ceil
 import pytest
 
 THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
-OTHER_DEVICES = 16
-"""Devices after the first run one case in sixteen of all tests of a file: what only one of them
-gets wrong is seldom wrong in a single case, and their compilers take a third of a run."""
+OTHER_DEVICES = 32
+"""Devices after the first run one case in 32 of all tests of a folder: what only one of them
+gets wrong is seldom wrong in a single case, and their compilers take a sixth of a run."""
 
-MANY, OF_MANY = 12, 3
-"""Of a test's cases on a device beyond the first twelve, one in three is run if it has no mark of
+MANY, OF_MANY = 12, 4
+"""Of a test's cases on a device beyond the first twelve, one in four is run if it has no mark of
 its own: they are mostly shapes, and what a shape breaks shows in several. `sampled(1)` keeps all,
 where each is a thing of its own, such as an operator."""
 
@@ -36,9 +36,9 @@ def device_of(item: pytest.Function) -> int:
 
 
 def _group(item: pytest.Function) -> tuple[object, ...]:
-    """Return what the test's case is one of: of its function, on other devices of its file."""
+    """Return what the test's case is one of: of its function, on other devices of its folder."""
     if (index := device_of(item)) and not item.get_closest_marker("on_each_device"):
-        return item.path, index
+        return item.path.parent, index
     return item.path, item.cls, item.originalname, index
 
 
@@ -57,7 +57,7 @@ def _kept(cases: list[pytest.Function]) -> int:
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests that are not in the sample.
 
-    Of every function, at least one is in it; of every file, one on each device.
+    Of every function, at least one is in it; of every folder, one on each device.
     """
     groups = defaultdict(list)
     for item in items:
