@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -163,9 +163,7 @@ def _fought(device: Device, duels: Sequence[Duel]) -> Iterator[Duel]:
 def _judged(one: Duel, choice: np.ndarray, rival: np.ndarray) -> Duel:
     least = float(choice.min())
     ratios = tuple(float(each) for each in choice / rival)
-    return Duel(
-        one.problem, one.choice, one.rival, one.claimed, least, least / float(rival.min()), ratios
-    )
+    return replace(one, ms=least, gain=least / float(rival.min()), turns=ratios)
 
 
 def _print(found: Sequence[Duel], rival: str, claimed: str) -> None:

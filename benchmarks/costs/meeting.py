@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from unittest.mock import patch
@@ -83,12 +82,6 @@ def drawn(generator: torch.Generator) -> Iterator[Case]:
         yield Case(operator, rows, int(2 ** (4 + 13 * pick[2])), columns)
 
 
-@contextmanager
-def _without_owners() -> Iterator[None]:
-    with patch.object(scatter, "combine_owned", lambda *_: False):
-        yield
-
-
 def _least(calls: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
     """Return the least wall and processor time of each, ms, by turns."""
     least = {name: (float("inf"), float("inf")) for name in calls}
@@ -143,5 +136,5 @@ def _on_device(case: Case, tensors: list[Tensor]) -> None:
 
 
 def _by_atomics(case: Case, tensors: list[Tensor]) -> None:
-    with _without_owners():
+    with patch.object(scatter, "combine_owned", lambda *_: False):
         _on_device(case, tensors)

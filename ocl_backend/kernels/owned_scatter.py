@@ -24,7 +24,7 @@ from ocl_backend.kernels.elementwise import (
     encode,
     prepare_elementwise,
 )
-from ocl_backend.kernels.owners import Dim, Owners, owners
+from ocl_backend.kernels.owners import Dim, Owners, are_possible, owners
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES
 from oclgen.opencl.device import devices
@@ -90,6 +90,8 @@ def combine_owned(target: Tensor, places: Places, value: Tensor | float, formula
         False where nothing was done, because owners are not worth it on this device.
     """
     device, shape = target.get_device(), places.shape
+    if not are_possible(devices()[device].limits):  # a GPU's call looks nothing up
+        return False
     lies = tuple(broadcast_strides(shape, t.shape, t.stride()) for t in places.indices)
     if isinstance(value, Tensor):
         dtype, moves = value.dtype, broadcast_strides(shape, value.shape, value.stride())

@@ -82,6 +82,11 @@ class Owners:
         return -(-self.columns // (parts * self.width)) * self.width
 
 
+def are_possible(limits: Limits) -> bool:
+    """Say whether a device has owners at all: GPUs have too many threads."""
+    return limits.kind == "cpu"
+
+
 def owners(
     dims: Sequence[Dim], reach: Sequence[int], item_bytes: int, limits: Limits
 ) -> Owners | None:
@@ -96,7 +101,7 @@ def owners(
         item_bytes: of the target.
         limits: of the device.
     """
-    if limits.kind != "cpu":
+    if not are_possible(limits):
         return None
     rest = _joined(dims)
     row = next((dim for dim in reversed(rest) if dim.is_row), None)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.errors import SPARSE_COLUMNS, SPARSE_ROWS
 from ocl_backend.dispatch.fallback import on_cpu, serving
 from ocl_backend.ops.sparse import coordinates
 from ocl_backend.ops.sparse.conversions import on_any_device
@@ -32,11 +33,15 @@ READS_MEMORY = {
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
 
-BY_ROWS = ("csr", "bsr")
-BY_COLUMNS = ("csc", "bsc")
-CONVERSIONS = ("_to_sparse", *(f"_to_sparse_{kind}" for kind in BY_ROWS + BY_COLUMNS))
-"""Operators whose kernels do so where compressed rows become columns, or columns rows."""
-TURNS = (BY_ROWS, BY_COLUMNS), (BY_COLUMNS, BY_ROWS)
+CONVERSIONS = {
+    "_to_sparse": None,
+    **{
+        f"_to_{str(layout).removeprefix('torch.')}": layout
+        for layout in (*SPARSE_ROWS, *SPARSE_COLUMNS)
+    },
+}
+"""Operators whose kernels do so where compressed rows become columns, or columns rows; and the
+layout that they make, None: the one that a call names."""
 
 KEYS: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "SparseCPU": ("SparsePrivateUse1", coordinates.OPERATORS),
@@ -66,7 +71,7 @@ def register() -> None:
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
             elif base in CONVERSIONS and theirs == "SparseCsrCPU":
-                kernel = _unless_turned(overload, theirs)
+                kernel = _unless_turned(overload, theirs, CONVERSIONS[base])
             elif base not in READS_MEMORY[theirs]:
                 kernel = partial(on_any_device, overload, theirs)
             else:
@@ -95,12 +100,12 @@ def _given_tensors(overload: Any, kernel: Callable[..., Any]) -> Callable[..., A
     return call
 
 
-def _unless_turned(overload: Any, key: str) -> Callable[..., Any]:
-    name = overload._schema.name
-
+def _unless_turned(overload: Any, key: str, made: torch.layout | None) -> Callable[..., Any]:
     def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        kinds = str(x.layout)[-3:], str(kwargs.get("layout") or name)[-3:]
-        if any(kinds[0] in one and kinds[1] in other for one, other in TURNS):
+        wanted = made or kwargs.get("layout")
+        rows_turn = x.layout in SPARSE_ROWS and wanted in SPARSE_COLUMNS
+        columns_turn = x.layout in SPARSE_COLUMNS and wanted in SPARSE_ROWS
+        if rows_turn or columns_turn:
             return on_cpu(overload, (x, *args), kwargs)
         return on_any_device(overload, key, x, *args, **kwargs)
 
