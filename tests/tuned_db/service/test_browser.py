@@ -25,6 +25,7 @@ from tests.tuned_db.service.service_runs import Served, serving
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MARKUP = "<script>document.title='broken'</script>"
+playwright.expect.set_options(timeout=30_000)  # ms, as pages have: other tests load the processors
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,11 @@ def page(browser: Any, served: Served) -> Iterator[Any]:
     assert [url for url in asked if not url.startswith(served.url)] == []
 
 
+def expect(page: Any, selector: str) -> Any:
+    """Return assertions that wait: a click returns while the next page is still being read."""
+    return playwright.expect(page.locator(selector), selector)
+
+
 def shown(page: Any, name: str) -> str:
     """Return the text of a chart that the page shows, once it is drawn; it has an alternative."""
     image = page.locator(f"img[src*='{name}']")
@@ -85,43 +91,42 @@ def shown(page: Any, name: str) -> str:
 
 def test_from_the_devices_to_a_history(page: Any, served: Served) -> None:
     page.goto(served.url)
-    assert page.inner_text("h1") == "Devices"
-    assert page.locator("#devices tr").count() == 3
+    expect(page, "h1").to_have_text("Devices")
+    expect(page, "#devices tr").to_have_count(3)
     page.click(f"text={INFO.name}")
-    assert page.inner_text("h1") == INFO.name
+    expect(page, "h1").to_have_text(INFO.name)
     assert "fp32: roof of 1000 GFLOP/s, 100 GB/s" in shown(page, "roofline.svg")
     page.click("#winners >> text=GEMM 512 x 512 x 512")
-    assert page.locator("img").count() == 3
+    expect(page, "img").to_have_count(3)
     assert "best so far" in shown(page, "progress.svg")
     assert "gemm_register.item_m" in shown(page, "parameters.svg")
     assert "times longer (trials)" in shown(page, "heat.svg")
-    assert '"item_m":4' in page.inner_text("#config")
-    outcomes = page.locator("#history tr td:nth-child(5)").all_inner_texts()
-    assert outcomes == ["timed"] * 16 + ["compile"]
+    expect(page, "#config").to_contain_text('"item_m":4')
+    expect(page, "#history tr td:nth-child(5)").to_have_text(["timed"] * 16 + ["compile"])
     assert "somebody" not in page.content()
 
 
 def test_pages_and_filters(page: Any, served: Served) -> None:
     page.goto(f"{served.url}/devices/1")
-    assert page.locator("#winners tr").count() == 51
+    expect(page, "#winners tr").to_have_count(51)
     page.click("#next")
-    assert page.locator("#winners tr").count() == 11
+    expect(page, "#winners tr").to_have_count(11)
     page.goto(f"{served.url}/devices/1")
     page.fill("input[name=text]", "gemm:7x")
     page.click("button")
-    assert page.locator("#winners tr").count() == 2
+    expect(page, "#winners tr").to_have_count(2)
     assert page.input_value("input[name=text]") == "gemm:7x"
-    assert page.inner_text("#winners tr:nth-child(2) td:last-child") == "claimed"
+    expect(page, "#winners tr:nth-child(2) td:last-child").to_have_text("claimed")
     page.select_option("select[name=op]", "conv")
     page.click("button")
-    assert page.locator("#winners tr").count() == 1
+    expect(page, "#winners tr").to_have_count(1)
 
 
 def test_markup_in_a_name_is_shown_and_not_run(page: Any, served: Served) -> None:
     page.goto(served.url)
     page.click(f"text={MARKUP}")
-    assert page.inner_text("h1") == MARKUP
-    assert page.title().startswith("<script>")
+    expect(page, "h1").to_have_text(MARKUP)
+    playwright.expect(page).to_have_title(re.compile("^<script>"))
 
 
 def test_a_chart_opened_by_itself_has_its_colours(page: Any, served: Served) -> None:
@@ -149,7 +154,7 @@ def test_pages_fit_a_telephone_and_a_dark_room(page: Any, served: Served, path: 
     page.emulate_media(color_scheme="dark")
     page.goto(f"{served.url}{path}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator("main").count() == 1
+    expect(page, "main").to_have_count(1)
     back, ink = page.evaluate(
         "['backgroundColor', 'color'].map(one => getComputedStyle(document.body)[one])"
     )
