@@ -1,0 +1,433 @@
+<%doc>
+Attention on processors with a row in every lane, forward and backward, in one pass.
+
+A work-item owns rows: queries, or keys where gradients of k and v are asked for. It turns them once,
+so that a vector holds one item of `vec` rows, and meets the other rows tile by tile. These stay as
+they lie: each of their items is multiplied with vectors of own rows. So nothing else is turned,
+and what softmax finds for a row it finds for a vector of rows.
+
+preamble    typedef of elem_t and the macros LOADn and STOREn
+direction   fwd, bwd_q or bwd_kv
+vec         lanes of a vector
+vectors     vectors of a block of own rows
+sums        other rows, or items of an own row, whose sums are in registers at once, for a block
+tile        other rows in local memory: a multiple of sums
+blocks      blocks of a work-item, which share the tiles
+dim, dim_v  items of a row of q and k, and of v
+seen        which keys a query sees: see `Seen`
+masked      there is an additive mask
+philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
+</%doc>
+<%
+    vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
+    lanes = ", ".join(map(str, range(vec)))
+    is_forward, by_keys = direction == "fwd", direction == "bwd_kv"
+    names = {"fwd": "attention_lanes", "bwd_q": "attention_lanes_grad_q", "bwd_kv": "attention_lanes_grad_kv"}
+    height = vec * vectors
+    # name of own rows, the others that they are multiplied with, items of a row
+    pairs = (("k", "q", dim), ("v", "grad", dim_v)) if by_keys else (("q", "k", dim), ("grad", "v", dim_v))
+    own = pairs[:1] if is_forward else pairs
+    others = [(other, size) for _, other, size in pairs]
+    # result, the others that it is a sum of, their factors, items of a row
+    results = {
+        "fwd": (("out", "v", "p", dim_v),),
+        "bwd_q": (("grad_q", "k", "ds", dim),),
+        "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
+    }[direction]
+    pitches = {other: -(-size // vec) * vec for other, size in others}
+    counts = sorted({count for *_, size in results for count in (min(sums, size), size % sums) if count})
+    def tensor(name, const="const "):
+        return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
+                f"const long {name}_batch, const long {name}_head, const long {name}_row,")
+    def tile_of(name, size):
+        return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
+%>\
+${preamble}
+#define LANES ((${vi})(${lanes}))
+
+${vf} load_part(__global const elem_t *p, const int count)
+{
+    if (count >= ${vec}) {
+        return LOAD${vec}(p);
+    }
+    float part[${vec}];
+    for (int i = 0; i < ${vec}; ++i) {
+        part[i] = i < count ? LOAD1(p + i) : 0.0f;
+    }
+    return vload${vec}(0, part);
+}
+
+// item i of a row of `size` becomes lane `lane` of vector i * vectors
+void turn_in(__local float *to, __global const elem_t *row, const int size)
+{
+    for (int c = 0; c < size; c += ${vec}) {
+        float part[${vec}];
+        vstore${vec}(load_part(row + c, size - c), 0, part);
+        for (int i = 0; i < min(${vec}, size - c); ++i) {
+            to[(c + i) * ${height}] = part[i];
+        }
+    }
+}
+
+void turn_out(__global elem_t *row, __local const float *from, const int size)
+{
+    for (int c = 0; c < size; c += ${vec}) {
+        float part[${vec}];
+        for (int i = 0; i < min(${vec}, size - c); ++i) {
+            part[i] = from[(c + i) * ${height}];
+        }
+        if (size - c >= ${vec}) {
+            STORE${vec}(vload${vec}(0, part), row + c);
+        } else {
+            for (int i = 0; i < size - c; ++i) {
+                STORE1(part[i], row + c + i);
+            }
+        }
+    }
+}
+
+void load_tile(__local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size)
+{
+    for (int row = 0; row < count; ++row) {
+        for (int c = 0; c < size; c += ${vec}) {
+            *tile++ = load_part(rows + row * pitch + c, size - c);
+        }
+    }
+}
+
+// to[other row][vector] = the products of `sums` other rows with a block of own rows, of `size` items
+void scores(__local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size)
+{
+% for m in range(sums):
+    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
+% endfor
+    for (int i = 0; i < size; ++i) {
+% for v in range(vectors):
+        const ${vf} own${v} = own[i * ${vectors} + ${v}];
+% endfor
+% for m in range(sums):
+        const float other${m} = other[${m} * pitch + i];
+% for v in range(vectors):
+        sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
+% endfor
+% endfor
+    }
+% for m in range(sums):
+% for v in range(vectors):
+    to[${m * vectors + v}] = sum${m}_${v};
+% endfor
+% endfor
+}
+% for count in counts:
+
+// to[item][vector] += the products of ${count} items of other rows with factors of a block's rows
+void add${count}(
+    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *factors, const int rows${f", const {vf} *shrink" if is_forward else ""})
+{
+% for m in range(count):
+% for v in range(vectors):
+    ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
+% endfor
+% endfor
+    for (int row = 0; row < rows; ++row) {
+% for v in range(vectors):
+        const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
+% endfor
+% for m in range(count):
+        const float other${m} = other[row * pitch + ${m}];
+% for v in range(vectors):
+        sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
+% endfor
+% endfor
+    }
+% for m in range(count):
+% for v in range(vectors):
+    to[${m * vectors + v}] = sum${m}_${v};
+% endfor
+% endfor
+}
+% endfor
+% if masked:
+
+// the mask of ${vec} scores, which lie at any places
+${vf} mask_of(__global const elem_t *mask, const long *places)
+{
+    float part[${vec}];
+    for (int i = 0; i < ${vec}; ++i) {
+        part[i] = LOAD1(mask + places[i]);
+    }
+    return vload${vec}(0, part);
+}
+% endif
+% if philox:
+
+${philox}
+// 0 for dropped scores, 1 / (1 - p) for the others; `counters` are those of the first scores of heads
+${vf} kept(const ulong seed, const ${vl} counters, const ${vi} query, const ${vi} key, const int keys, const float chance)
+{
+    ${vu} drawn[4];
+    philox(seed, counters + convert_${vl}(query & ~8) * (ulong)keys + convert_${vl}(key & ~8), drawn);
+    const ${vi} far = (key & 8) != 0;
+    const ${vu} number = select(select(drawn[0], drawn[1], far), select(drawn[2], drawn[3], far), (query & 8) != 0);
+    const ${vf} uniform = convert_${vf}(number >> 8) * 0x1p-24f;
+    return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
+}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${names[direction]}(
+    ${tensor("q")}
+    ${tensor("k")}
+    ${tensor("v")}
+% if is_forward:
+    ${tensor("out", "")}
+    __global float *restrict lse, const long lse_start,
+% else:
+    ${tensor("grad")}
+% for name in (("grad_k", "grad_v") if by_keys else ("grad_q",)):
+    ${tensor(name, "")}
+% endfor
+    __global const float *restrict lse, const long lse_start,
+    __global const float *restrict delta, const long delta_start,
+% endif
+% if masked:
+    ${tensor("mask")} const long mask_column,
+% endif
+    const int heads, const int shared_by, const int queries, const int keys,
+% if philox:
+    const float chance, __global const long *restrict random, const long random_start,
+% endif
+    const float scale)
+{
+% for name, _, size in own:
+    ${tile_of(f"own_{name}", blocks * size * vectors)};
+% endfor
+% for name, _, _, size in results:
+    ${tile_of(f"sum_{name}", blocks * size * vectors)};
+% endfor
+% for name, size in others:
+    ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
+% endfor
+    ${tile_of("p", tile * vectors)};
+% if not is_forward:
+    ${tile_of("ds", tile * vectors)};
+% endif
+% if is_forward:
+    ${vf} top[${blocks * vectors}], sum[${blocks * vectors}];
+% elif not by_keys:
+    ${vf} own_lse[${blocks * vectors}], own_delta[${blocks * vectors}];
+% endif
+% if philox:
+    const ulong seed = random[random_start];
+% endif
+    const int shared = heads / shared_by;
+    const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
+    const int row0 = (int)get_global_id(0) * ${height * blocks};
+% for name in ("k", "v", *(("grad_k", "grad_v") if by_keys else ())):
+    ${name} += ${name}_start + batch * ${name}_batch + shared_head * ${name}_head;
+% endfor
+% for name in ("q", *(() if is_forward else ("grad",)), *({"fwd": ("out",), "bwd_q": ("grad_q",), "bwd_kv": ()}[direction])):
+    ${name} += ${name}_start + batch * ${name}_batch + shared_head * shared_by * ${name}_head;
+% endfor
+    // sums and maxima of the queries of all heads that share this one of k and v
+    const long line0 = (batch * heads + shared_head * shared_by) * (long)queries;
+    lse += lse_start + line0;
+% if not is_forward:
+    delta += delta_start + line0;
+% endif
+% if masked:
+    mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
+% endif
+    const int rows = ${"keys" if by_keys else "queries * shared_by"};
+    const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
+
+    // rows past the last one are the last one again
+% if not by_keys:
+    int own_query[${blocks * height}], own_head[${blocks * height}];
+% endif
+    for (int r = 0; r < blocks * ${height}; ++r) {
+        const int row = min(row0 + r, rows - 1), block = r / ${height}, lane = r % ${height};
+% if by_keys:
+% for name, _, size in own:
+        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane, ${name} + row * ${name}_row, ${size});
+% endfor
+% else:
+        own_query[r] = row % queries;
+        own_head[r] = row / queries;
+% for name, _, size in own:
+        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane,
+                ${name} + own_head[r] * ${name}_head + own_query[r] * ${name}_row, ${size});
+% endfor
+% if not is_forward:
+        ((float *)own_lse)[r] = lse[row];
+        ((float *)own_delta)[r] = delta[row];
+% endif
+% endif
+    }
+% for name, _, _, size in results:
+    for (int i = 0; i < ${blocks * size * vectors}; ++i) {
+        sum_${name}[i] = 0.0f;
+    }
+% endfor
+% if is_forward:
+    for (int v = 0; v < ${blocks * vectors}; ++v) {
+        top[v] = -INFINITY;
+        sum[v] = 0.0f;
+    }
+% endif
+% if not by_keys:
+    // which others its rows see
+    int first = keys, last = 0;
+    for (int r = 0; r < blocks * ${height}; ++r) {
+        first = min(first, ${seen.first_key("own_query[r]")});
+        last = max(last, ${seen.last_key("own_query[r]")});
+    }
+% else:
+    const int first = ${seen.first_query("row0")};
+    const int last = ${seen.last_query(f"min(row0 + {height * blocks - 1}, keys - 1)")};
+    for (int head = 0; head < shared_by; ++head)
+% endif
+    for (int other0 = first; other0 < last; other0 += ${tile}) {
+        const int count = min(${tile}, last - other0);
+% if by_keys:
+        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, ${dim});
+        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, ${dim_v});
+% else:
+        load_tile(tile_k, k + other0 * k_row, k_row, count, ${dim});
+        load_tile(tile_v, v + other0 * v_row, v_row, count, ${dim_v});
+% endif
+        for (int block = 0; block < blocks; ++block) {
+% for (name, other, size), to in zip(own, ("p", "ds")):
+            for (int m = 0; m < count; m += ${sums}) {
+                scores(${to} + m * ${vectors}, (__local const float *)tile_${other} + m * ${pitches[other]},
+                       ${pitches[other]}, own_${name} + block * ${size * vectors}, ${size});
+            }
+% endfor
+% if is_forward:
+            ${vf} shrink[${vectors}];
+% endif
+% for v in range(vectors):
+            {
+                const int place = block * ${vectors} + ${v};
+% if by_keys:
+                const ${vi} key = row0 + place * ${vec} + LANES;
+% else:
+                const ${vi} query = vload${vec}(place, own_query);
+% endif
+% if masked:
+                long places[${vec}];
+                for (int i = 0; i < ${vec}; ++i) {
+% if by_keys:
+                    places[i] = head * mask_head + min(row0 + place * ${vec} + i, keys - 1) * mask_column;
+% else:
+                    places[i] = own_head[place * ${vec} + i] * mask_head + own_query[place * ${vec} + i] * mask_row;
+% endif
+                }
+% endif
+% if philox:
+% if by_keys:
+                const ${vl} counters = (ulong)random[random_start + 1] + (ulong)(line0 + head * (long)queries) * (ulong)keys;
+% else:
+                const ${vl} counters = (ulong)random[random_start + 1]
+                    + ((ulong)line0 + convert_${vl}(vload${vec}(place, own_head)) * (ulong)queries) * (ulong)keys;
+% endif
+% endif
+% if is_forward:
+                ${vf} most = top[place];
+                for (int m = 0; m < count; ++m) {
+                    ${vf} value = p[m * ${vectors} + ${v}] * scale;
+% if masked:
+                    value += mask_of(mask + (other0 + m) * mask_column, places);
+% endif
+% if seen.is_limited:
+                    const ${vi} key = other0 + m;
+                    value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
+% endif
+                    p[m * ${vectors} + ${v}] = value;
+                    most = fmax(most, value);
+                }
+                // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
+                const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
+                shrink[${v}] = exp(top[place] - shift);
+                top[place] = most;
+                ${vf} added = 0.0f;
+                for (int m = 0; m < count; ++m) {
+                    ${vf} power = exp(p[m * ${vectors} + ${v}] - shift);
+                    added += power;
+% if philox:
+                    power *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
+% endif
+                    p[m * ${vectors} + ${v}] = power;
+                }
+                sum[place] = sum[place] * shrink[${v}] + added;
+% else:
+                for (int m = 0; m < count; ++m) {
+                    const int at = m * ${vectors} + ${v};
+                    ${vf} value = p[at] * scale;
+% if by_keys:
+                    const ${vi} query = other0 + m;
+                    const ${vf} ends = lse[head * queries + other0 + m], mean = delta[head * queries + other0 + m];
+% else:
+                    const ${vi} key = other0 + m;
+                    const ${vf} ends = own_lse[place], mean = own_delta[place];
+% endif
+% if masked:
+                    value += mask_of(mask + (other0 + m) * ${"mask_row" if by_keys else "mask_column"}, places);
+% endif
+% if seen.is_limited:
+                    value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
+% endif
+                    const ${vf} power = exp(value - ends);
+% if philox:
+                    const ${vf} factor = kept(seed, counters, query, key, keys, chance);
+                    ds[at] = power * (ds[at] * factor - mean) * scale;
+                    p[at] = power * factor;
+% else:
+                    ds[at] = power * (ds[at] - mean) * scale;
+                    p[at] = power;
+% endif
+                }
+% endif
+            }
+% endfor
+% for name, other, factors, size in results:
+            {
+                __local ${vf} *to = sum_${name} + block * ${size * vectors};
+                __local const float *from = (__local const float *)tile_${other};
+% if size >= sums:
+                for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
+                    add${sums}(to + m * ${vectors}, from + m, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+                }
+% endif
+% if size % sums:
+                add${size % sums}(to + ${size // sums * sums * vectors}, from + ${size // sums * sums}, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+% endif
+            }
+% endfor
+        }
+    }
+
+% if is_forward:
+    for (int block = 0; block < blocks; ++block) {
+        for (int v = 0; v < ${vectors}; ++v) {
+            const ${vf} all = sum[block * ${vectors} + v];
+            const ${vf} part = select(1.0f / all, (${vf})(0.0f), all == 0.0f);
+            for (int i = 0; i < ${dim_v}; ++i) {
+                sum_out[(block * ${dim_v} + i) * ${vectors} + v] *= part;
+            }
+        }
+    }
+% endif
+    for (int r = 0; r < min(blocks * ${height}, rows - row0); ++r) {
+        const int block = r / ${height}, lane = r % ${height};
+% for name, _, _, size in results:
+        turn_out(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
+                 (__local const float *)(sum_${name} + block * ${size * vectors}) + lane, ${size});
+% endfor
+% if is_forward:
+        // +inf where all is masked: the backward pass then finds probabilities of 0
+        const float all = ((const float *)sum)[r];
+        lse[row0 + r] = all == 0.0f ? INFINITY : ((const float *)top)[r] + log(all);
+% endif
+    }
+}

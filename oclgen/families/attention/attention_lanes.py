@@ -1,0 +1,120 @@
+"""Attention on processors with a row in every lane of a vector, forward and backward.
+
+Rows are turned once per work-item; keys and values, which `attention_register` turns for each of
+its tiles, are read as they lie, and softmax needs no sums over the lanes of a vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypeGuard
+
+from oclgen.families.attention import attention_parts as parts
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Range, Tile, Vector
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
+from oclgen.problem import AttentionProblem, Problem
+from oclgen.render import dtype_preamble, render
+
+NAME = "attention_lanes"
+KERNELS = {
+    "fwd": NAME,
+    "bwd_q": "attention_lanes_grad_q",
+    "bwd_kv": "attention_lanes_grad_kv",
+}
+WIDTHS = (4, 8, 16)
+"""Lanes of a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the three kernels; the template's legend says what they are."""
+
+    FREE = frozenset({"batch", "queries", "keys"})
+
+    vec: Vector
+    vectors: Annotated[int, Range(1, 4)]
+    sums: Annotated[int, Range(1, 24)]
+    tile: Tile
+    blocks: Annotated[int, Range(1, 8)] = 1
+
+    @property
+    def height(self) -> int:
+        """Rows of a block: a lane for each."""
+        return self.vec * self.vectors
+
+    def local_bytes(self, problem: AttentionProblem) -> int:
+        """Return the bytes of local memory that a kernel declares."""
+        dim, dim_v = problem.head_dim, problem.value_dim
+        items = {"fwd": dim + dim_v, "bwd_q": 2 * dim + dim_v, "bwd_kv": 2 * dim + 2 * dim_v}
+        others = round_up(dim, self.vec) + round_up(dim_v, self.vec)
+        scores = self.height * (2 if problem.is_gradient else 1)
+        own = self.blocks * self.height * items[problem.direction]
+        return 4 * (own + self.tile * (others + scores))
+
+    def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if self.vec not in WIDTHS:
+            return f"vec={self.vec} must be of {WIDTHS}"
+        if self.tile % self.sums:
+            return f"tile={self.tile} must be a multiple of sums={self.sums}"
+        return None
+
+    def needs(self, problem: AttentionProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        kernel = KERNELS[problem.direction]
+        return Needs((Frame(kernel, (1, 1, 1), self.local_bytes(problem)),))
+
+
+DEFAULT = Config(vec=4, vectors=1, sums=2, tile=2)
+"""Fits 16 KiB of local memory up to rows of 160 items."""
+TRAITS = Traits(rank=498, for_cpus=True)
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether the family can compute the problem at all."""
+    return parts.serves(problem)
+
+
+def rows_of(problem: AttentionProblem) -> int:
+    """Return the rows that share a head of k and v, which work-items share out."""
+    return problem.keys if problem.direction == "bwd_kv" else problem.queries * problem.shared_by
+
+
+def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind != "cpu":
+        return []
+    vec = max(4, min(16, limits.native_float_width))
+    vectors = 2 if rows_of(problem) > vec else 1
+    sums = 12 if limits.has_32_vectors else 6
+    return [Config(vec, vectors, sums, tile=48, blocks=blocks) for blocks in (2, 1)]
+
+
+def plan(problem: AttentionProblem, config: Config) -> Plan:
+    """Return the one launch that computes the problem."""
+    own = ceil_div(rows_of(problem), config.height * config.blocks)
+    launch = Launch(
+        text=LazyText(lambda: _text(problem, config)),
+        kernel=KERNELS[problem.direction],
+        global_size=(own, problem.batch * problem.kv_heads, 1),
+        local_size=(1, 1, 1),
+        args=parts.arguments(problem),
+        local_bytes=config.local_bytes(problem),
+    )
+    return Plan((launch,))
+
+
+def _text(problem: AttentionProblem, config: Config) -> str:
+    return render(
+        NAME,
+        preamble=dtype_preamble(problem.dtype),
+        **asdict(config),
+        direction=problem.direction,
+        dim=problem.head_dim,
+        dim_v=problem.value_dim,
+        seen=parts.seen(problem),
+        masked=problem.mask,
+        philox=parts.philox(config.vec) if problem.dropout else "",
+    )

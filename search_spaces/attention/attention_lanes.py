@@ -1,0 +1,24 @@
+"""What is worth trying for `attention_lanes`, and why.
+
+The family's `why_not` says what is valid, and its `guesses` say where to begin.
+"""
+
+from __future__ import annotations
+
+from oclgen.families.attention.attention_lanes import rows_of
+from oclgen.limits import Limits
+from oclgen.problem import AttentionProblem
+from search_spaces.values import Values, up_to
+
+
+def values(problem: AttentionProblem, limits: Limits) -> Values:
+    """Return the values worth trying for each parameter of `attention_lanes`."""
+    return {
+        "vec": (limits.native_float_width, 16),
+        # sums x vectors sums are in registers: 32 of them, or 16
+        "vectors": (1, 2, 4),
+        "sums": (4, 6, 8, 12, 16, 24),
+        # tiles and own rows share the first and second level of cache
+        "tile": (16, 24, 32, 48, 64, 96),
+        "blocks": up_to(rows_of(problem), 1, 2, 3, 4),
+    }
