@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
+    attention_lanes,
     attention_mma,
     attention_register,
     attention_rows,
@@ -134,6 +135,20 @@ ROWS = (
         attention_rows.Config(rows=3, vec=16),
     ),
 )
+
+LANES = (
+    (replace(BASE, causal=True), attention_lanes.Config(16, vectors=2, sums=12, tile=48, blocks=2)),
+    (
+        replace(BASE, head_dim=20, value_dim=36, window=9, keys=37),
+        attention_lanes.Config(4, vectors=1, sums=2, tile=4, blocks=3),
+    ),
+    (
+        replace(BASE, mask=True, dropout=True, dtype="fp16"),
+        attention_lanes.Config(8, vectors=1, sums=5, tile=10, blocks=2),
+    ),
+    (replace(FEW, dtype="bf16", mask=True), attention_lanes.Config(16, vectors=1, sums=8, tile=24)),
+)
+"""Each is computed in every direction: blocks of rows of two heads, and of none that is whole."""
 
 
 def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:

@@ -11,6 +11,7 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
+    attention_lanes,
     attention_mma,
     attention_register,
     attention_rows,
@@ -29,6 +30,7 @@ from tests.oclgen.attention_cases import (
     FEW,
     HALF,
     IN_LOCAL_MEMORY,
+    LANES,
     MMAS,
     MMAS_THAT_DROP,
     REGISTERS,
@@ -72,7 +74,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS):
+    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS, *LANES):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -111,6 +113,13 @@ def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> 
     right(device, attention_register, replace(problem, direction=direction), config)
 
 
+@pytest.mark.parametrize("case", range(len(LANES)))
+@pytest.mark.parametrize("direction", ATTENTION_DIRECTIONS)
+def test_rows_in_lanes_are_right(device: Device, case: int, direction: Any) -> None:
+    problem, config = LANES[case]
+    right(device, attention_lanes, replace(problem, direction=direction), config)
+
+
 @pytest.mark.parametrize("case", range(len(MMAS)))
 @pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
 @pytest.mark.sampled(3)
@@ -142,12 +151,13 @@ def test_families_drop_the_same_probabilities(able: Device) -> None:
     problem = AttentionProblem(2, 2, 1, 37, 40, 16, 40, dropout=True)
     theirs = zeros_of(able, attention_register, problem, attention_register.DEFAULT)
     assert np.mean(theirs) == pytest.approx(0.25, abs=0.03)
-    for config in (
-        attention_mma.Config(2, 1, 16, 2, keep=True),
-        attention_mma.Config(1, 2, 32, 1, keep=False),
-    ):
-        ours = zeros_of(able, attention_mma, problem, config)
-        assert np.array_equal(ours, theirs)
+    others = (
+        (attention_mma, attention_mma.Config(2, 1, 16, 2, keep=True)),
+        (attention_mma, attention_mma.Config(1, 2, 32, 1, keep=False)),
+        (attention_lanes, attention_lanes.Config(8, vectors=2, sums=4, tile=12)),
+    )
+    for family, config in others:
+        assert np.array_equal(zeros_of(able, family, problem, config), theirs)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
@@ -225,6 +235,12 @@ def test_few_rows_on_processors_are_right(device: Device, case: int) -> None:
     right(device, attention_rows, problem, config)
 
 
+def test_a_tile_of_lanes_is_whole_blocks() -> None:
+    config = replace(attention_lanes.DEFAULT, sums=4, tile=6)
+    assert "tile=6 must be a multiple of sums=4" in str(config.why_not(BASE, GPU))
+    assert "vec=2 must be of" in str(replace(config, vec=2).why_not(BASE, GPU))
+
+
 def test_what_rows_cannot_do_is_refused() -> None:
     config = attention_rows.Config(rows=1, vec=16)
     assert "no whole vectors of 16" in str(config.why_not(FEW, GPU))
@@ -239,7 +255,7 @@ def test_what_rows_cannot_do_is_refused() -> None:
     ("name", "problem"),
     [
         ("attention_register", BASE), ("attention_mma", HALF),
-        ("attention_split", FEW), ("attention_rows", FEW),
+        ("attention_split", FEW), ("attention_rows", FEW), ("attention_lanes", BASE),
     ],
 )  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:

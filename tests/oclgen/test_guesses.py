@@ -43,13 +43,13 @@ DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
     "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
-    "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_register", "attention_rows",
+    "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_lanes", "attention_rows",
     "packed_rows", "packed_lanes", "packed_gemm", "gemm_int8",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
     "gemm_pairs", "conv_register", "conv_register_weights", "winograd_blocked",
-    "conv_as_gemm_pairs", "attention_rows", "packed_lanes",
+    "conv_as_gemm_pairs", "attention_lanes", "attention_rows", "packed_lanes",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 CONVS = (
@@ -194,7 +194,7 @@ SUMS: dict[str, Callable[[Any], int]] = {
     "conv_register": lambda one: one.images * one.item_x * one.vecs,
     "conv_register_weights": lambda one: one.item_c * one.vecs * 3,
     "winograd_blocked": lambda one: one.item_t * one.item_k // one.vec_k,
-    "attention_register": lambda one: one.item_m * one.item_v,
+    "attention_lanes": lambda one: one.sums * one.vectors,
 }
 """Vectors of sums of a work-item on processors, of layers with rows of three taps."""
 

@@ -6,7 +6,7 @@ its tiles, are read as they lie, and softmax needs no sums over the lanes of a v
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -89,7 +89,9 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     vec = max(4, min(16, limits.native_float_width))
     vectors = 2 if rows_of(problem) > vec else 1
     sums = 12 if limits.has_32_vectors else 6
-    return [Config(vec, vectors, sums, tile=48, blocks=blocks) for blocks in (2, 1)]
+    first = Config(vec, vectors, sums, tile=48, blocks=2)
+    short = replace(first, tile=sums, blocks=1)  # for long rows and little local memory
+    return [first, replace(first, blocks=1), short, replace(short, vec=4, vectors=1)]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:

@@ -22,8 +22,6 @@ KERNELS = {
     "bwd_q": "attention_register_grad_q",
     "bwd_kv": "attention_register_grad_kv",
 }
-FEW_ROWS = 2
-"""Queries up to which a CPU takes one row per work-group: a step of generation has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=2)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
-TRAITS = Traits(rank=500, for_cpus=True, sparing=replace(DEFAULT, local_n=4, unrolled=True))
+TRAITS = Traits(rank=500, sparing=replace(DEFAULT, local_n=4, unrolled=True))
 
 GPU = (
     Config(local_m=8, local_n=8, item_m=4, item_v=2, vec=4, unroll_k=4, pad=4),
@@ -124,9 +122,9 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
 
 def guesses(problem: AttentionProblem, limits: Limits) -> tuple[Config, ...]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if limits.kind != "cpu":
-        return _with_few_registers(problem) if limits.has_few_registers else GPU
-    return _on_cpu(parts.rows_of(problem) <= FEW_ROWS, limits)
+    if limits.kind == "cpu":  # attention_lanes is 1.1 to 5 times as fast
+        return ()
+    return _with_few_registers(problem) if limits.has_few_registers else GPU
 
 
 def _with_few_registers(problem: AttentionProblem) -> tuple[Config, ...]:
@@ -135,19 +133,6 @@ def _with_few_registers(problem: AttentionProblem) -> tuple[Config, ...]:
     if max(problem.head_dim, problem.value_dim) <= first.local_n * first.vec:
         return GPU_FEW_REGISTERS
     return replace(first, local_n=2 * first.local_n), *GPU_FEW_REGISTERS
-
-
-def _on_cpu(few_rows: bool, limits: Limits) -> tuple[Config, ...]:
-    """Return guesses of one work-item per group, with rows enough to pay for turning keys."""
-    one = replace(DEFAULT, local_m=1, local_n=1, vec=limits.native_float_width)
-    if few_rows:
-        return replace(one, item_v=2, chunks=2), one
-    # sums of item_m x 2 vectors fill half of the registers
-    item_m = 8 if limits.has_32_vectors else 4
-    return (
-        replace(one, item_m=item_m, item_v=2, loop_m=64 // item_m, chunks=2),
-        replace(one, item_m=item_m, loop_m=2),
-    )
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
