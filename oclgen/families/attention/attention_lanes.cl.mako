@@ -6,7 +6,7 @@ so that a vector holds one item of `vec` rows, and meets the other rows tile by 
 they lie: each of their items is multiplied with vectors of own rows. So nothing else is turned,
 and what softmax finds for a row it finds for a vector of rows.
 
-preamble    typedef of elem_t and the macros LOADn and STOREn
+tiles       text of attention_lanes_tiles.cl.mako
 direction   fwd, bwd_q or bwd_kv
 vec         lanes of a vector
 vectors     vectors of a block of own rows
@@ -16,11 +16,10 @@ blocks      blocks of a work-item, which share the tiles
 dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
-philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
+philox      whether probabilities are dropped
 </%doc>
 <%
-    vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
-    lanes = ", ".join(map(str, range(vec)))
+    vf, vi, vl = (f"{name}{vec}" for name in ("float", "int", "ulong"))
     is_forward, by_keys = direction == "fwd", direction == "bwd_kv"
     names = {"fwd": "attention_lanes", "bwd_q": "attention_lanes_grad_q", "bwd_kv": "attention_lanes_grad_kv"}
     height = vec * vectors
@@ -35,145 +34,13 @@ philox      text of attention_philox.cl.mako where probabilities are dropped, el
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
     }[direction]
     pitches = {other: -(-size // vec) * vec for other, size in others}
-    counts = sorted({count for *_, size in results for count in (min(sums, size), size % sums) if count})
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def tile_of(name, size):
         return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
 %>\
-${preamble}
-#define LANES ((${vi})(${lanes}))
-
-${vf} load_part(__global const elem_t *p, const int count)
-{
-    if (count >= ${vec}) {
-        return LOAD${vec}(p);
-    }
-    float part[${vec}];
-    for (int i = 0; i < ${vec}; ++i) {
-        part[i] = i < count ? LOAD1(p + i) : 0.0f;
-    }
-    return vload${vec}(0, part);
-}
-
-// item i of a row of `size` becomes lane `lane` of vector i * vectors
-void turn_in(__local float *to, __global const elem_t *row, const int size)
-{
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        vstore${vec}(load_part(row + c, size - c), 0, part);
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            to[(c + i) * ${height}] = part[i];
-        }
-    }
-}
-
-void turn_out(__global elem_t *row, __local const float *from, const int size)
-{
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            part[i] = from[(c + i) * ${height}];
-        }
-        if (size - c >= ${vec}) {
-            STORE${vec}(vload${vec}(0, part), row + c);
-        } else {
-            for (int i = 0; i < size - c; ++i) {
-                STORE1(part[i], row + c + i);
-            }
-        }
-    }
-}
-
-void load_tile(__local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size)
-{
-    for (int row = 0; row < count; ++row) {
-        for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(rows + row * pitch + c, size - c);
-        }
-    }
-}
-
-// to[other row][vector] = the products of `sums` other rows with a block of own rows, of `size` items
-void scores(__local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size)
-{
-% for m in range(sums):
-    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
-% endfor
-    for (int i = 0; i < size; ++i) {
-% for v in range(vectors):
-        const ${vf} own${v} = own[i * ${vectors} + ${v}];
-% endfor
-% for m in range(sums):
-        const float other${m} = other[${m} * pitch + i];
-% for v in range(vectors):
-        sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
-% endfor
-% endfor
-    }
-% for m in range(sums):
-% for v in range(vectors):
-    to[${m * vectors + v}] = sum${m}_${v};
-% endfor
-% endfor
-}
-% for count in counts:
-
-// to[item][vector] += the products of ${count} items of other rows with factors of a block's rows
-void add${count}(
-    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *factors, const int rows${f", const {vf} *shrink" if is_forward else ""})
-{
-% for m in range(count):
-% for v in range(vectors):
-    ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
-% endfor
-% endfor
-    for (int row = 0; row < rows; ++row) {
-% for v in range(vectors):
-        const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
-% endfor
-% for m in range(count):
-        const float other${m} = other[row * pitch + ${m}];
-% for v in range(vectors):
-        sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
-% endfor
-% endfor
-    }
-% for m in range(count):
-% for v in range(vectors):
-    to[${m * vectors + v}] = sum${m}_${v};
-% endfor
-% endfor
-}
-% endfor
-% if masked:
-
-// the mask of ${vec} scores, which lie at any places
-${vf} mask_of(__global const elem_t *mask, const long *places)
-{
-    float part[${vec}];
-    for (int i = 0; i < ${vec}; ++i) {
-        part[i] = LOAD1(mask + places[i]);
-    }
-    return vload${vec}(0, part);
-}
-% endif
-% if philox:
-
-${philox}
-// 0 for dropped scores, 1 / (1 - p) for the others; `counters` are those of the first scores of heads
-${vf} kept(const ulong seed, const ${vl} counters, const ${vi} query, const ${vi} key, const int keys, const float chance)
-{
-    ${vu} drawn[4];
-    philox(seed, counters + convert_${vl}(query & ~8) * (ulong)keys + convert_${vl}(key & ~8), drawn);
-    const ${vi} far = (key & 8) != 0;
-    const ${vu} number = select(select(drawn[0], drawn[1], far), select(drawn[2], drawn[3], far), (query & 8) != 0);
-    const ${vf} uniform = convert_${vf}(number >> 8) * 0x1p-24f;
-    return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
-}
-% endif
-
+${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${names[direction]}(
     ${tensor("q")}

@@ -109,14 +109,31 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
+    shared = asdict(config) | {"direction": problem.direction, "masked": problem.mask}
+    tiles = render(
+        "attention_lanes_tiles",
+        preamble=dtype_preamble(problem.dtype),
+        counts=_counts(problem, config),
+        philox=parts.philox(config.vec) if problem.dropout else "",
+        **shared,
+    )
     return render(
         NAME,
-        preamble=dtype_preamble(problem.dtype),
-        **asdict(config),
-        direction=problem.direction,
+        tiles=tiles,
         dim=problem.head_dim,
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
-        masked=problem.mask,
-        philox=parts.philox(config.vec) if problem.dropout else "",
+        philox=problem.dropout,
+        **shared,
     )
+
+
+def _counts(problem: AttentionProblem, config: Config) -> list[int]:
+    """Return how many items of rows that are results have their sums in registers at once."""
+    sizes = {
+        "fwd": (problem.value_dim,),
+        "bwd_q": (problem.head_dim,),
+        "bwd_kv": (problem.head_dim, problem.value_dim),
+    }[problem.direction]
+    counts = {part for size in sizes for part in (min(config.sums, size), size % config.sums)}
+    return sorted(counts - {0})

@@ -103,7 +103,7 @@ class Config(BaseConfig):
 
 DEFAULT = Config(local_m=2, local_n=2, item_m=1, item_v=1, vec=2)
 """Fits 16 KiB of local memory and 64 work-items at any width."""
-TRAITS = Traits(rank=500, sparing=replace(DEFAULT, local_n=4, unrolled=True))
+TRAITS = Traits(rank=515, sparing=replace(DEFAULT, local_n=4, unrolled=True))
 
 GPU = (
     Config(local_m=8, local_n=8, item_m=4, item_v=2, vec=4, unroll_k=4, pad=4),
