@@ -19,7 +19,7 @@ from typing import Any
 from tests import declarations, home, samples
 from tests.declarations import UNREAD
 
-EVERY = 128
+EVERY = 512
 EMULATED = "// emulates an instruction that this device lacks\n"
 """The first line of each text that stands for an instruction."""
 LIFE = 500
