@@ -119,11 +119,6 @@ def complaints(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{line}: {words!r}; write instead: {instead}"
 
 
-def folder_of(path: Path) -> str:
-    """Return the first part of a file's path, itself for one at the top."""
-    return path.relative_to(ROOT).parts[0]
-
-
 def test_documents_have_no_idioms() -> None:
     found = [one for path in tracked(".md") for one in complaints(path)]
     assert not found, "\n".join(found)
