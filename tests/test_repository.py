@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
 TESTED = ("tests", "benchmarks")
+SHOWN = ("examples", "docs")
 FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
 PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
@@ -40,7 +41,8 @@ def checked() -> list[Path]:
     """Every Python file that the rules of length hold for."""
     return [
         *sources(),
-        *sorted(path for folder in TESTED for path in (ROOT / folder).rglob("*.py")),
+        *sorted(path for folder in (*TESTED, *SHOWN) for path in (ROOT / folder).rglob("*.py")),
+        *sorted(ROOT.glob("*.py")),
     ]
 
 
