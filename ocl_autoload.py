@@ -151,7 +151,13 @@ def _known() -> tuple[ctypes.PyDLL, int] | None:
 
 
 def remember(shim: Path, sources: list[Path], devices: int) -> None:
-    """Write down for `load` where the compiled shim lies, and from which sources it was made."""
+    """Write down for `load` where the compiled shim lies, and from which sources it was made.
+
+    Args:
+        shim: the library.
+        sources: the files by whose sizes and times a change is noticed.
+        devices: how many there are.
+    """
     from oclgen.files import write_atomically
 
     known = {

@@ -78,7 +78,7 @@ def _is_devices(error: Exception) -> bool:
     help="Lay the limits of another device over those here, as $OCLGEN_DEVICE_PROFILE does.",
 )
 def main(device_profile: str | None) -> None:
-    """Generate, tune and keep GEMM and convolution kernels for any OpenCL device."""
+    """Generate, tune and keep GEMM, convolution and attention kernels for any OpenCL device."""
     if device_profile is not None:
         os.environ["OCLGEN_DEVICE_PROFILE"] = device_profile  # for this process's children, too
 

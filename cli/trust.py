@@ -29,10 +29,10 @@ def token() -> None:
     type=click.Choice(ROLES),
     default="contributor",
     show_default=True,
-    help="A reader reads where that is private, a contributor sends, a maintainer takes back.",
+    help="reader: reads where that is private; contributor: also sends; maintainer: also undoes.",
 )
-@click.option("--days", type=click.IntRange(1), help="After so many days it is worth nothing.")
-@click.option("--daily", type=click.IntRange(1), help="Most records that it may send a day.")
+@click.option("--days", type=click.IntRange(1), help="Days until it expires. Default: never.")
+@click.option("--daily", type=click.IntRange(1), help="Most records that it may send in 24 hours.")
 @click.option("--create", is_flag=True, help="Make the database if it is not there.")
 @db_option
 def add(

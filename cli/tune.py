@@ -253,7 +253,9 @@ def _with_crew(
     out: Console, crew: LocalCrew | RayCrew, workload: Workload, budget: Budget, ends: float
 ) -> list[TuneResult]:
     """Tune every problem on every kind of device of the crew; print each turn, then the tables."""
+    from oclgen.opencl.exclusive import kind_of
     from search_spaces.crews import spread
+    from tuned_db import open_store
 
     def told(kind: str, result: TuneResult) -> None:
         best = f"{result.best.ms:.4g} ms" if result.best else result.reason or "nothing works yet"
@@ -264,8 +266,9 @@ def _with_crew(
         devices = ready.devices()
         out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
         lots = spread(ready, calls, budget, ends, told)
+    known = {kind_of(info): peaks for info, peaks in open_store(crew.where).peaks().items()}
     for lot in lots:
-        table = table_of(lot.all_results, {})
+        table = table_of(lot.all_results, known.get(lot.kind, {}))
         table.title = lot.kind
         out.print(table)
     return [result for lot in lots for result in lot.all_results]

@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import geometric_mean
 
+import click
 import pytest
+
+from benchmarks.__main__ import main as benchmarks
+from oclgen_cli.main import main as oclgen
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = ROOT / "docs/reference/environment.md"
@@ -81,6 +85,45 @@ def test_scripts_of_tutorials_are_shown_and_run_by_ci(script: Path) -> None:
         f"no page shows {name} as it is"
     )
     assert "docs/tutorials/*.py" in (ROOT / ".ci/run").read_text()
+
+
+COMMANDS: dict[str, click.Group] = {"oclgen": oclgen, "python -m benchmarks": benchmarks}
+_COMMAND = re.compile(rf"(?<![\w./-])({'|'.join(COMMANDS)}) ((?:\\\n|[^\n`|#])+)")
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+
+
+def unknown_words(group: click.Group, words: list[str]) -> Iterator[str]:
+    """Yield what a command line names and `group` does not have: a command, or its options."""
+    command: click.Command = group
+    options = {"-h", "--help"}
+    while True:
+        options |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        if not isinstance(command, click.Group):
+            break
+        while words and words[0].startswith("-"):
+            yield from {words.pop(0)} - options
+            words = words[1:]  # its value
+        if not words:
+            return
+        if (name := words.pop(0)) not in command.commands:
+            yield name
+            return
+        command = command.commands[name]
+    named = (word.split("=")[0].rstrip(".,:;)") for word in words if word.startswith("--"))
+    yield from (name for name in named if name not in options)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_commands_that_a_page_shows_exist(page: Path) -> None:
+    code = "\n".join(_CODE.findall(page.read_text(encoding="utf-8")))
+    for tool, words in _COMMAND.findall(code.replace("`oclgen signature 1`", "")):  # no command
+        split = re.sub(r"[\\\[\]]", " ", words).split()
+        if re.fullmatch(r"[a-z][a-z-]*|-.*", split[0]):  # else a name: `oclgen COMMAND --help`
+            assert not list(unknown_words(COMMANDS[tool], split)), f"{tool} {words}"
 
 
 def test_lines_of_documents_are_short() -> None:

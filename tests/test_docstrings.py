@@ -23,6 +23,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def modules() -> list[Path]:
     """Return the public modules that are asked."""
     found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    found += [ROOT / "ocl_autoload.py"]
     public = [path for path in found if path.stem == "__init__" or path.stem[0] != "_"]
     return [path for path in public if OPERATORS not in path.parents]
 

@@ -1,6 +1,7 @@
 """Prose that a newcomer who is no native speaker cannot read: idioms, in comments and documents.
 
-It looks at Markdown, and at comments and docstrings of code; messages and names are not its part.
+It looks at Markdown, at comments and docstrings of code, and at the help of commands, of which a
+page of the documentation is made; messages and names are not its part.
 A pattern enters `IDIOMS` with what to write instead. `IN_KERNELS` shrinks and never grows.
 """
 
@@ -85,10 +86,16 @@ def prose_of(path: Path) -> str:
 
 
 def _of_python(text: str) -> str:
-    """Return comments, and strings that are statements: with these a logical line begins."""
-    kept, begins = [], True
+    """Return comments, strings that are statements, which begin a logical line, and `help=`."""
+    kept, begins, last, is_help = [], True, "", False
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and begins):
+        is_string = token.type == tokenize.STRING
+        if token.string == "=":
+            is_help = last == "help"
+        elif not is_string and token.string.strip() not in ("", "("):
+            is_help = False
+        last = token.string
+        if token.type == tokenize.COMMENT or (is_string and (begins or is_help)):
             kept.append("\n" * (token.start[0] - 1) + token.string)
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
@@ -119,11 +126,6 @@ def complaints(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{line}: {words!r}; write instead: {instead}"
 
 
-def folder_of(path: Path) -> str:
-    """Return the first part of a file's path, itself for one at the top."""
-    return path.relative_to(ROOT).parts[0]
-
-
 def test_documents_have_no_idioms() -> None:
     found = [one for path in tracked(".md") for one in complaints(path)]
     assert not found, "\n".join(found)
@@ -147,6 +149,15 @@ def test_an_idiom_is_found_in_each_kind_of_file(suffix: str, tmp_path: Path) -> 
     page = tmp_path / f"page{suffix}"
     page.write_text("\n" + marks[suffix].format("read by so many rows") + "\n")
     assert re.search(next(iter(IDIOMS)), prose_of(page).splitlines()[1])
+
+
+def test_the_help_of_a_command_is_prose(tmp_path: Path) -> None:
+    page = tmp_path / "page.py"
+    page.write_text(
+        'option(\n    help=(\n        "reads "\n        "so many rows"\n    ), key="nobody")\n'
+    )
+    assert prose_of(page).splitlines()[3].strip() == '"so many rows"'
+    assert "nobody" not in prose_of(page)
 
 
 def test_code_is_not_prose(tmp_path: Path) -> None:

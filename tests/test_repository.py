@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
 TESTED = ("tests", "benchmarks")
+SHOWN = ("examples", "docs")
 FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
 PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
@@ -40,7 +41,8 @@ def checked() -> list[Path]:
     """Every Python file that the rules of length hold for."""
     return [
         *sources(),
-        *sorted(path for folder in TESTED for path in (ROOT / folder).rglob("*.py")),
+        *sorted(path for folder in (*TESTED, *SHOWN) for path in (ROOT / folder).rglob("*.py")),
+        *sorted(ROOT.glob("*.py")),
     ]
 
 
@@ -157,6 +159,24 @@ def test_cpp_files_stay_small() -> None:
     assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
+ROOMS_BELOW = {
+    "runtime": (),
+    "profiler": ("runtime",),
+    "fusion": ("runtime",),
+    "dispatch": ("runtime", "profiler", "fusion"),
+}
+"""Folders of the shim, and those whose headers each may include beside its own."""
+
+
+def test_rooms_of_cpp_include_in_one_direction() -> None:
+    csrc = ROOT / "ocl_backend/csrc"
+    assert {path.name for path in csrc.iterdir()} == set(ROOMS_BELOW)
+    for room, below in ROOMS_BELOW.items():
+        for path in (csrc / room).iterdir():
+            named = set(re.findall(r'^#include "(\w+)/', path.read_text(), re.MULTILINE))
+            assert named <= {room, *below}, name_of(path)
+
+
 def tool_for_cpp(name: str) -> Path:
     tool = Path(sysconfig.get_path("scripts")) / name
     assert tool.exists(), f"pip install -e '.[test]' brings {name} in the version that counts"
@@ -217,9 +237,18 @@ def test_the_readme_shows_commands_that_exist() -> None:
         assert re.search(rf"^  {command} ", helped.stdout, flags=re.MULTILINE), command
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+def documents() -> list[str]:
+    return [name_of(path) for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])]
+
+
+@pytest.mark.parametrize("document", documents())
 def test_documents_name_files_that_exist(document: str) -> None:
-    for name in re.findall(r"`(\w+/[\w/]+\.(?:py|md|mako))`", (ROOT / document).read_text()):
+    """What begins with a folder of the repository is a file there."""
+    folders = "|".join({*FOLDERS, *TESTED, "docs", "examples", "release", "deploy"})
+    suffixes = "py|md|mako|cpp|h|json|toml"
+    for name in re.findall(
+        rf"`((?:{folders})/[\w/-]+\.(?:{suffixes}))`", (ROOT / document).read_text()
+    ):
         assert "NAME" in name or (ROOT / name).is_file(), name
 
 

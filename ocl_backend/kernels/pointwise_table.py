@@ -231,10 +231,6 @@ BACKWARD = {
         "const T s = (T)(1) / ((T)(1) + exp(-self)); const T t = tanh(log1p(exp(self)));"
         " grad_output * (t + self * s * ((T)(1) - t * t))"
     ),
-    "silu_backward": Op(
-        "const T s = (T)(1) / ((T)(1) + exp(-self));"
-        " grad_output * s * ((T)(1) + self * ((T)(1) - s))"
-    ),
     "gelu_backward:tanh": Op(
         "const T u = 0.79788456080286535588 * (self + 0.044715 * self * self * self);"
         " const T t = tanh(u);"

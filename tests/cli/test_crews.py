@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -97,7 +98,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def test_a_killed_process_of_the_pool_loses_one_turn(
-    any_device: None, start: Callable[..., subprocess.Popen[str]], own_database: Path
+    any_device: None,
+    start: Callable[..., subprocess.Popen[str]],
+    own_database: Path,
+    tmp_path: Path,
 ) -> None:
     where = str(own_database)
     tuning = start("--workers", "2")
@@ -107,6 +111,8 @@ def test_a_killed_process_of_the_pool_loses_one_turn(
     os.kill(victims[0], signal.SIGKILL)
     assert tuning.wait(HANGS) == 0
     assert trials(where) == [TRIALS] * len(trials(where))
+    rates = re.findall(r"│ +[\d.e-]+ +│ +[\d.]+ +│ +\d+%", (tmp_path / "log0").read_text())
+    assert len(rates) == len(trials(where))  # each part of its device's peak
 
 
 def test_driver_workers_and_connections_may_die_in_a_cluster(

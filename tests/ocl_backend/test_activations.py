@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor
 
+from ocl_backend.kernels import pointwise_table
 from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activate
+from ocl_backend.kernels.special_table import SPECIAL
 from oclgen.activations import ACTIVATIONS, Activation, Operator
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.problem import GemmProblem
@@ -84,6 +87,15 @@ def test_a_new_row_is_known_to_problems_epilogues_and_the_reference(
     inputs = random_inputs(problem, seed=0)
     plain = reference(GemmProblem(4, 4, 4), inputs)
     np.testing.assert_allclose(reference(problem, inputs), plain * 0.5)
+
+
+def test_an_operator_is_one_row_of_one_table() -> None:
+    names = ("UNARY", "BINARY", "TERNARY", "ACTIVATIONS", "BACKWARD")
+    rows = Counter(row for name in names for row in getattr(pointwise_table, name))
+    rows.update(list(SPECIAL))
+    operators = (one for row in ACTIVATIONS.values() for one in (row.forward, row.backward))
+    rows.update(one.name for one in operators if one and one.name)
+    assert {row for row, count in rows.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ocl_backend.dtypes import DTYPES
 from ocl_backend.kernels import elementwise
 from ocl_backend.kernels.special_table import SPECIAL
+from ocl_backend.ops.math import pointwise
 from ocl_backend.ops.math.pointwise import OPERATORS
 from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
 
@@ -381,3 +382,8 @@ def test_pythons_shifts(device: Any, shift: Any, dtype: Any) -> None:
 
 def test_nothing_may_be_expanded(device: Any) -> None:
     agree(device, lambda x: x.expand(3, 4, 0).abs(), torch.empty(3, 1, 0))
+
+
+def test_an_operator_is_a_row_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(pointwise.ROWS, "atan")
+    assert OPERATORS.keys() - pointwise.operators().keys() == {"atan", "atan_", "atan.out"}

@@ -112,9 +112,9 @@ def of_store(store: Store, *, everyone: bool = False) -> Iterator[Measured]:
         asked = asked.where(MeasurementRow.origin == "")
     with store.database.reading() as connection:
         devices = connection.execute(select(DeviceRow.__table__)).all()
-        ordered = sorted(devices, key=lambda row: _place(_info(row)))
+        ordered = sorted(devices, key=lambda row: _place(device_rows.info_of(row)))
         for device in ordered:
-            info = _info(device)
+            info = device_rows.info_of(device)
             if info.is_profiled:
                 continue
             found = connection.execute(asked.where(TuningRow.device_id == device.id)).mappings()
@@ -133,10 +133,6 @@ def _peak(device: Any, everyone: bool) -> tuple[float, float] | None:
         if gflops is not None and gbytes is not None:
             return gflops, gbytes
     return None
-
-
-def _info(row: Any) -> DeviceInfo:
-    return DeviceInfo(**{name: getattr(row, name) for name in device_rows.DEVICE})
 
 
 def _row(values: dict[str, Any]) -> dict[str, Any]:

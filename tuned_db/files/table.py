@@ -140,7 +140,7 @@ def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
         measured[one.device_id].append(row)
     for device in devices:
         if None not in (device.limits, device.peak_gflops, device.peak_gbytes):
-            info = DeviceInfo(**{name: getattr(device, name) for name in device_rows.DEVICE})
+            info = device_rows.info_of(device)
             limits = Limits.from_json(device.limits)
             head = Head(info, limits, device.peak_gflops, device.peak_gbytes)
             if measured[device.id] and not info.is_profiled:

@@ -71,7 +71,7 @@ def _problem(store: Store) -> Callable[..., Any]:
                 connection, browse.Filter(problem=key), after, PAGE, sort or "ms"
             )
         if not page.items and not after:
-            raise HTTPException(404, "nobody tuned this problem")
+            raise HTTPException(404, "no device has a winner for this problem")
         return render(
             "problem",
             title=title_of(key),

@@ -36,6 +36,11 @@ def known_peaks(
     return {**(claimed or {}), **(peaks or {})} or None
 
 
+def info_of(row: Any) -> DeviceInfo:
+    """Return the device of a row that has at least the columns `DEVICE`."""
+    return DeviceInfo(**{name: getattr(row, name) for name in DEVICE})
+
+
 def is_device(info: DeviceInfo) -> list[Any]:
     """Return the conditions under which a device's row is this one."""
     return [getattr(DeviceRow, name) == value for name, value in asdict(info).items()]

@@ -88,6 +88,15 @@ class Store:
         """
         return DeviceStore(self.database, info, cache)
 
+    def peaks(self) -> dict[DeviceInfo, dict[str, float]]:
+        """Return GFLOP/s by dtype of each device whose peak was measured here."""
+        asked = select(DeviceRow.__table__).where(DeviceRow.peak_gflops.is_not(None))
+        with self.database.reading() as connection:
+            found = connection.execute(asked).all()
+        return {
+            device_rows.info_of(row): {"fp32": row.peak_gflops} | (row.peaks or {}) for row in found
+        }
+
     def all_winners(self) -> list[Record]:
         """Return every readable winner, sorted by device, generator and problem."""
         return self._sorted(rows.winners())

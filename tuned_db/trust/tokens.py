@@ -97,7 +97,7 @@ def revoke_token(database: Database, name: str) -> None:
     with database.writing() as connection:
         removed = connection.execute(delete(TokenRow).filter_by(name=name)).rowcount
     if not removed:
-        raise TokenError(f"{name[:80]!r} has no token; `oclgen db token list` shows who has")
+        raise TokenError(f"{name[:80]!r} has no token; `oclgen db token list` shows all names")
 
 
 def list_tokens(database: Database) -> list[Token]:

@@ -17,7 +17,7 @@ from oclgen.limits import DeviceInfo
 from oclgen.problem import PRODUCT_DTYPES
 from tuned_db.database.models import BatchRow, DeviceRow, MeasurementRow, TuningRow
 from tuned_db.records.record import Record, RecordError
-from tuned_db.storage.device_rows import DEVICE, KNOWN_PEAK, known_peaks
+from tuned_db.storage.device_rows import KNOWN_PEAK, info_of, known_peaks
 from tuned_db.storage.rows import TRIALS, Query, record_of, winners
 
 Item = TypeVar("Item")
@@ -150,7 +150,7 @@ def _summaries() -> Query:
 
 
 def _summary(row: Any) -> DeviceSummary:
-    info = DeviceInfo(**{name: getattr(row, name) for name in DEVICE})
+    info = info_of(row)
     tunings, won, trials = row[-3:]
     peaks = known_peaks(row.peaks, row.claimed_peaks)
     rates = (row.known_gflops, row.known_gbytes, peaks)

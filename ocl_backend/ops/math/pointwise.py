@@ -366,7 +366,7 @@ def _default(call: Call, name: str, dtype: torch.dtype) -> str:
     return repr(ABSENT[name] if given is None else given)
 
 
-def _operators() -> dict[str, Callable[..., Tensor]]:
+def operators() -> dict[str, Callable[..., Tensor]]:
     """Return an implementation for every overload of the table's rows that torch wants from us.
 
     Those are the overloads that have a CPU kernel and no composite one: what torch makes of other
@@ -396,5 +396,5 @@ def _is_ours(name: str) -> bool:
 
 COMPOSITE = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 
-OPERATORS = _operators()
+OPERATORS = operators()
 """Implementations by aten name."""

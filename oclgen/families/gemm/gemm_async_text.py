@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from oclgen.families.gemm.gemm_tiles import lies_along_k
+from oclgen.families.gemm.gemm_tiles import TileEdges, lies_along_k
 from oclgen.families.parts.expressions import plus, some_items
 from oclgen.families.parts.planes import FLOAT_BYTES
-from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
     from oclgen.families.gemm.gemm_async import Config
@@ -46,10 +45,9 @@ class Side(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(TileEdges):
     """The pieces of text that depend on a problem and a config."""
 
-    problem: GemmProblem
     config: Config
 
     @cached_property
@@ -68,21 +66,6 @@ class Text:
                 "tile_column", "n", self.edge_n,
             ),
         }  # fmt: skip
-
-    @property
-    def edge_m(self) -> bool:
-        """Whether tiles do not divide the rows."""
-        return not divided_by(self.problem, "m", self.config.tile_m)
-
-    @property
-    def edge_n(self) -> bool:
-        """Whether tiles do not divide the columns."""
-        return not divided_by(self.problem, "n", self.config.tile_n)
-
-    @property
-    def edge_k(self) -> bool:
-        """Whether tiles do not divide the steps of the reduction."""
-        return not divided_by(self.problem, "k", self.config.tile_k)
 
     @property
     def gathers(self) -> bool:

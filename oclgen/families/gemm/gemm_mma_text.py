@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oclgen.families.gemm.gemm_tiles import TileEdges
 from oclgen.families.parts.expressions import plus
 from oclgen.families.parts.packing import CHUNK_BYTES
-from oclgen.problem import GemmProblem, divided_by
 
 if TYPE_CHECKING:
     from oclgen.families.gemm.gemm_mma import Config
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(TileEdges):
     """The pieces of text that depend on a problem and a config."""
 
-    problem: GemmProblem
     config: Config
     pieces: Mapping[str, Pieces]
 
@@ -45,21 +44,6 @@ class Text:
         chunk = size // lay.elem_bytes
         valid = f"clamp({count}, 0, {chunk})" if count else f"{chunk}"
         return pointer, f"{there} ? {valid} : 0" if there else valid
-
-    @property
-    def edge_m(self) -> bool:
-        """Whether tiles do not divide the rows."""
-        return not divided_by(self.problem, "m", self.config.tile_m)
-
-    @property
-    def edge_n(self) -> bool:
-        """Whether tiles do not divide the columns."""
-        return not divided_by(self.problem, "n", self.config.tile_n)
-
-    @property
-    def edge_k(self) -> bool:
-        """Whether tiles do not divide the steps of the reduction."""
-        return not divided_by(self.problem, "k", self.config.tile_k)
 
     def edge(self, side: str) -> bool:
         """Whether tiles do not divide the rows of C for side a, or its columns for side b."""

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.parts.packing import CHUNK_BYTES, Packing, packed_elements
 from oclgen.plan import Launch, LazyText
-from oclgen.problem import DTYPES, GemmProblem
+from oclgen.problem import DTYPES, GemmProblem, divided_by
 from oclgen.render import dtype_preamble, render
+
+
+@dataclass(frozen=True)
+class TileEdges:
+    """Says which sizes of a product the tiles of a config do not divide."""
+
+    problem: GemmProblem
+    config: Any
+
+    @property
+    def edge_m(self) -> bool:
+        """Whether tiles do not divide the rows."""
+        return not divided_by(self.problem, "m", self.config.tile_m)
+
+    @property
+    def edge_n(self) -> bool:
+        """Whether tiles do not divide the columns."""
+        return not divided_by(self.problem, "n", self.config.tile_n)
+
+    @property
+    def edge_k(self) -> bool:
+        """Whether tiles do not divide the steps of the reduction."""
+        return not divided_by(self.problem, "k", self.config.tile_k)
 
 
 def lies_along_k(problem: GemmProblem, role: str) -> bool:

@@ -70,6 +70,14 @@ def test_devices_drivers_and_problems_are_kept_apart(store: Store) -> None:
     assert [one.ms for one in store.all_winners()] == [1.0, 5.0]
 
 
+def test_the_peaks_of_all_devices_are_read_at_once(store: Store) -> None:
+    other, unmeasured = (replace(INFO, name=name) for name in ("other", "unmeasured"))
+    store.of(INFO).note_peak(100.0, 10.0, {"fp16": 200.0})
+    store.of(other).note_peak(50.0, 5.0)
+    store.of(unmeasured).record(SQUARE, variant(), timed(1.0))
+    assert store.peaks() == {INFO: {"fp32": 100.0, "fp16": 200.0}, other: {"fp32": 50.0}}
+
+
 def test_a_winner_of_unknown_kernels_is_no_winner_here(store: Store) -> None:
     store.merge([record(generator="0"), record(family="gone", generator="99")])
     store.merge([record(config='{"tile":1}')])
