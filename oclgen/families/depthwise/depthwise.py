@@ -21,6 +21,7 @@ from oclgen.families.depthwise.patches import (
     is_depthwise,
     layout_conflict,
     phases,
+    pixel_lanes,
     plane_guesses,
     taps_of,
     window,
@@ -90,7 +91,8 @@ class Config(BaseConfig):
         if problem.layout == "nhwc":
             sums = len(rows) * self.patch_h * len(cols) * self.patch_w
             read = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
-            return Registers(self.vec_c, sums, 2, sums * taps, read + taps, 0, used)
+            width, lanes = pixel_lanes(problem, self.vec_c, self.local_c)
+            return Registers(width, sums, 2, sums * taps, read + taps, 0, used * lanes)
         sums = len(rows) * self.patch_h * len(cols) * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, sums, 2, sums * taps, sums * taps, taps, used)
