@@ -92,7 +92,10 @@ class Config(BaseConfig):
             sums = len(rows) * self.patch_h * len(cols) * self.patch_w
             read = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
             width, lanes = pixel_lanes(problem, self.vec_c, self.local_c)
-            return Registers(width, sums, 2, sums * taps, read + taps, 0, used * lanes)
+            return Registers(
+                width, sums, 2, sums * taps, read + taps, 0, used * lanes,
+                of_items=self.vec_c == 1,
+            )  # fmt: skip
         sums = len(rows) * self.patch_h * len(cols) * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, sums, 2, sums * taps, sums * taps, taps, used)

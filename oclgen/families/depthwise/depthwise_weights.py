@@ -128,7 +128,10 @@ class Config(BaseConfig):
             results = self.patch_h * self.patch_w
             read = rows.elements * cols.elements
             width, lanes = pixel_lanes(problem, self.vec_c, self.local_c)
-            return Registers(width, taps, 2, results * taps, read + results, 0, used * lanes)
+            return Registers(
+                width, taps, 2, results * taps, read + results, 0, used * lanes,
+                of_items=self.vec_c == 1,
+            )  # fmt: skip
         results = self.patch_h * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, taps, 2, results * taps, results * (taps + 1), 0, used)
