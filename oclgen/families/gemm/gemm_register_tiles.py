@@ -35,6 +35,9 @@ IN_FLIGHT = 8
 LOAD, ROW_START, TILE_START = 0.4, 6, 40
 """Half cycles that a load costs beside multiply-adds, that a row costs before and behind the loop
 over k, and that a tile costs there."""
+FAR_LOAD, NEAREST = 0.8, 2**13
+"""Half cycles that a load of a vector of B costs more where the columns that a tile reads again and
+again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
 GUARDED = 4
 """Half cycles of an element that is tested for the edge of n, and loaded alone."""
 COPIED, COPY_START = 2, 3000
@@ -108,7 +111,8 @@ def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
     columns = tile.vectors * width
     across = ceil_div(problem.n, columns)
     blocks = ceil_div(problem.m, tile.rows)
-    found = blocks * across * (problem.k * tile.step + tile.rows * ROW_START + TILE_START)
+    step = tile.step + (FAR_LOAD * tile.vectors if problem.k * columns > NEAREST else 0.0)
+    found = blocks * across * (problem.k * step + tile.rows * ROW_START + TILE_START)
     if pack_b:
         return found + COPIED * across * columns * problem.k + COPY_START
     empty = tile.vectors - problem.n % columns // width if problem.n % columns else 0
