@@ -12,9 +12,14 @@ from itertools import product
 from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
-from oclgen.families.gemm import gemm_register_tiles
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
-from oclgen.families.gemm.gemm_register_tiles import Layout, Tile, blocks_of_item, fitting
+from oclgen.families.gemm.gemm_register_tiles import (
+    Preparation,
+    Tile,
+    blocks_of_item,
+    fitting,
+    preparations,
+)
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue, terms
@@ -197,21 +202,20 @@ def _guesses_alone(problem: GemmProblem, limits: Limits) -> list[Config]:
 
 def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
-    layouts = tuple(gemm_register_tiles.layouts(problem, limits, width))
-    shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in layouts]
+    found = tuple(preparations(problem, limits, width))
+    shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in found]
     # of few that are looked at, some have each packing and some each shape
-    turns = sorted(product(range(len(layouts)), range(TILES)), key=sum)
-    return [
-        _on_cpu(problem, limits, layouts[layout], shapes[layout][shape], width)
-        for layout, shape in turns
-    ]
+    turns = sorted(product(range(len(found)), range(TILES)), key=sum)
+    return [_on_cpu(problem, limits, found[at], shapes[at][shape], width) for at, shape in turns]
 
 
-def _on_cpu(problem: GemmProblem, limits: Limits, layout: Layout, tile: Tile, width: int) -> Config:
+def _on_cpu(
+    problem: GemmProblem, limits: Limits, prepared: Preparation, tile: Tile, width: int
+) -> Config:
     item_n = tile.vectors * width
     return Config(
         item_m=tile.rows, item_n=item_n, vec_n=width, local_m=1, local_n=1, unroll_k=1,
-        pack_a=layout.pack_a, pack_b=layout.pack_b, order="m", split_k=layout.split_k,
+        pack_a=prepared.pack_a, pack_b=prepared.pack_b, order="m", split_k=prepared.split_k,
         loop_m=blocks_of_item(problem, limits, tile, item_n),
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ class Tile(NamedTuple):
         return max(sums, loads, IN_FLIGHT) + LOAD * loads
 
 
-class Layout(NamedTuple):
+class Preparation(NamedTuple):
     """Which operands are packed, and the slices of k."""
 
     pack_a: bool
@@ -123,6 +123,12 @@ def blocks_of_item(problem: GemmProblem, limits: Limits, tile: Tile, columns: in
     """Return the tiles that a work-item computes one after the other, a power of two.
 
     More work-groups divide the work better among the cores, up to a point, and cost more to start.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        tile: of the work-item.
+        columns: of a tile.
     """
     rows = ceil_div(problem.m, tile.rows)
     work = problem.k * tile.step + tile.rows * ROW_START + TILE_START
@@ -138,27 +144,32 @@ def _groups(problem: GemmProblem, rows: int, columns: int, blocks: int) -> int:
     return problem.batch * ceil_div(problem.n, columns) * ceil_div(rows, blocks)
 
 
-def layouts(problem: GemmProblem, limits: Limits, width: int) -> Iterable[Layout]:
+def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[Preparation]:
     """Return which operands are packed, the best guess first.
 
     Of a transposed A a tile reads a strip of columns, some bytes of each line of the cache. Either
     the lines of a slice stay there until the next strip reads them, or A is packed.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        width: lanes of a vector.
     """
     if problem.trans_a and problem.m >= STRIP and problem.m * problem.k > IN_CACHE:
         if problem.k >= 4 * SLICE and problem.m * problem.n <= FEW * (problem.m + problem.n):
             split = round(problem.k / SLICE)
             return (
-                Layout(False, False, split),
-                Layout(True, False, split),
-                Layout(False, True, split),
+                Preparation(False, False, split),
+                Preparation(True, False, split),
+                Preparation(False, True, split),
             )
-        return Layout(True, True), Layout(True, False), Layout(False, True)
+        return Preparation(True, True), Preparation(True, False), Preparation(False, True)
     packed = problem.trans_b or problem.m >= WORTH_PACKING or _is_cheaper(problem, limits, width)
     split = _slices(problem, limits, width)
     return (
-        Layout(False, packed, split),
-        Layout(False, not packed, split),
-        Layout(True, True, split),
+        Preparation(False, packed, split),
+        Preparation(False, not packed, split),
+        Preparation(True, True, split),
     )
 
 
