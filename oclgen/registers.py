@@ -28,6 +28,8 @@ class Registers:
         steps: of the innermost loop, before the next loop around it goes on; 0: not known.
         written: multiply-adds in the loop's text, more than `multiply_adds` where edges have code
             of their own; 0: not known.
+        of_items: whether the lanes are neighbouring work-items, of which the compiler joins as many
+            as a register has lanes, and computes the others afterwards.
     """
 
     width: int
@@ -41,10 +43,15 @@ class Registers:
     strip_step: int = 0
     steps: int = 0
     written: int = 0
+    of_items: bool = False
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector where a register has `native_width` lanes."""
-        return ceil_div(self.width, native_width)
+        return 1 if self.of_items else ceil_div(self.width, native_width)
+
+    def lanes(self, native_width: int) -> int:
+        """Return the lanes of a vector where a register has `native_width` lanes."""
+        return min(self.width, native_width) if self.of_items else self.width
 
 
 def outer_product(

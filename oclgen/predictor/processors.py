@@ -43,14 +43,15 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
     needed = sums + registers.operands * parts
     spare = (32 if limits.has_32_vectors else 16) - needed
     loads = (registers.vectors * parts + registers.scalars) / multiply_adds
-    used = registers.used * registers.width / (width * parts)
+    lanes = registers.lanes(width)
+    used = registers.used * lanes / (width * parts)
     step = max(1.0, loads + SPILLED * max(-spare, 0) / multiply_adds, IN_FLIGHT / sums)
-    columns = max(registers.operands - 1, 1) * registers.width
-    rows = max(registers.sums * registers.width / columns, 1.0)
+    columns = max(registers.operands - 1, 1) * lanes
+    rows = max(registers.sums * lanes / columns, 1.0)
     found = {
         "registers to spare": float(max(spare, -MOST_SPILLED)),
         "registers of sums": log2(sums),
-        "registers of a vector": log2(registers.width / width),
+        "registers of a vector": log2(lanes / width),
         "loads of a multiply-add": log2(loads),
         "lanes used": used,
         "steps of a multiply-add": log2(step / used),

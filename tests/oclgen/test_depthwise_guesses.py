@@ -31,3 +31,12 @@ def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: Di
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: Direction) -> None:
     assert first_guess(replace(LAYER, direction=direction, layout="nchw")).local_size == 16
+
+
+@pytest.mark.parametrize(("size", "rows"), [(14, 2), (10, 2), (9, 4), (16, 4)])
+def test_patches_of_four_rows_are_not_guessed_for_rows_that_two_divides(
+    size: int, rows: int
+) -> None:
+    """Compilers make slow code of them: two to seven times as long without padding."""
+    layer = replace(LAYER, height=size, width=size)
+    assert first_guess(layer).patch_h == rows

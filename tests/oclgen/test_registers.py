@@ -10,7 +10,7 @@ from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.predictor.features import of_variant
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
-from oclgen.registers import covered, outer_product
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
 
@@ -104,3 +104,10 @@ def test_families_made_for_processors_declare_their_registers(limits: Limits) ->
 
 def _product(config: object) -> Variant:
     return Variant("gemm_register", config)
+
+
+def test_work_items_are_as_many_lanes_as_a_register_has() -> None:
+    loop = Registers(16, 4, 2, 4, 5, 0, of_items=True)
+    assert (loop.of_vector(8), loop.lanes(8), loop.lanes(32)) == (1, 8, 16)
+    explicit = replace(loop, of_items=False)
+    assert (explicit.of_vector(8), explicit.lanes(8)) == (2, 16)

@@ -18,6 +18,7 @@ from oclgen.families.depthwise.patches import (
     channel_vectors,
     is_depthwise,
     layout_conflict,
+    pixel_lanes,
     plane_guesses,
     window,
 )
@@ -126,7 +127,11 @@ class Config(BaseConfig):
             rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
             results = self.patch_h * self.patch_w
             read = rows.elements * cols.elements
-            return Registers(self.vec_c, taps, 2, results * taps, read + results, 0, used)
+            width, lanes = pixel_lanes(problem, self.vec_c, self.local_c)
+            return Registers(
+                width, taps, 2, results * taps, read + results, 0, used * lanes,
+                of_items=self.vec_c == 1,
+            )  # fmt: skip
         results = self.patch_h * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, taps, 2, results * taps, results * (taps + 1), 0, used)

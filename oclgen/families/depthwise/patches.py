@@ -13,6 +13,7 @@ from oclgen.families.conv.correlation import Axis, correlations
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.registers import covered
 from oclgen.render import VECTOR_WIDTHS
 
 MAX_WINDOW = 8192
@@ -201,6 +202,21 @@ def channel_vectors(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
     width = limits.native_float_width
     widths = (width, width // 2, 1) if limits.kind == "cpu" else (1, 2, 4)
     return tuple(dict.fromkeys(w for w in widths if w and problem.in_channels % w == 0))
+
+
+def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, float]:
+    """Return the lanes of a vector of channels on a processor, and the part of them that is used.
+
+    Where a work-item has one channel, compilers make a vector of the work-items along channels.
+
+    Args:
+        problem: in channels_last.
+        vec_c: channels of a work-item.
+        local_c: work-items along channels, of a work-group.
+    """
+    if vec_c > 1:
+        return vec_c, 1.0
+    return local_c, covered((problem.in_channels, local_c))
 
 
 def plane_guesses(width: int, limits: Limits) -> list[tuple[int, int, int, bool, int]]:

@@ -13,6 +13,13 @@ from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
+from oclgen.families.gemm.gemm_register_tiles import (
+    Preparation,
+    Tile,
+    blocks_of_item,
+    fitting,
+    preparations,
+)
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue, terms
@@ -34,18 +41,10 @@ ALONE = "none"
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
-WORTH_PACKING = 40
-"""Rows from which packing B pays on CPUs: on two cores with vectors of 16, B packed took 0.4 to 0.9
-of the time for most products of 40 rows and more, and 1.3 to 5 times as much for fewer."""
-STRIP = 16
-"""Items of a line of the cache: of a transposed A with fewer rows a strip reads whole lines."""
-SLICE = 256
-"""Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
-and 0.4 (AVX-512) of the time that it took in one."""
+TILES = 3
+"""Tiles that are guessed for a processor, for each choice of what is packed."""
 SHARED_SUMS = 64
 """Sums that a lane of Intel's GPUs keeps in its half of 256 floats, beside operands."""
-FEW = 200
-"""Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,44 +202,22 @@ def _guesses_alone(problem: GemmProblem, limits: Limits) -> list[Config]:
 
 def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
-    shapes: tuple[tuple[int, int], ...]
-    if problem.m <= 4:
-        shapes = ((problem.m, 4), (problem.m, 2))
-    elif limits.has_32_vectors:
-        # 6 x 4 asks for the fewest loads per multiply-add, 12 x 2 for the shortest rows of B; 8 x 2
-        # is for m that only 8 divides
-        shapes = ((6, 4), (12, 2), (8, 2))
-    else:  # the same of 16 registers: 6 x 2 and 4 x 3 fill them with their operands
-        shapes = ((6, 2), (4, 3), (4, 2))
-    packs, split = _layouts_on_cpu(problem, limits)
+    found = tuple(preparations(problem, limits, width))
+    shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in found]
     # of few that are looked at, some have each packing and some each shape
-    turns = sorted(product(range(len(packs)), range(len(shapes))), key=sum)
-    return [
-        Config(
-            item_m=item_m, item_n=vectors * width, vec_n=width, local_m=1, local_n=1, unroll_k=1,
-            pack_a=pack_a, pack_b=pack_b, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
-            split_k=split,
-        )
-        for (pack_a, pack_b), (item_m, vectors) in ((packs[i], shapes[j]) for i, j in turns)
-    ]  # fmt: skip
+    turns = sorted(product(range(len(found)), range(TILES)), key=sum)
+    return [_on_cpu(problem, limits, found[at], shapes[at][shape], width) for at, shape in turns]
 
 
-def _layouts_on_cpu(
-    problem: GemmProblem, limits: Limits
-) -> tuple[tuple[tuple[bool, bool], ...], int]:
-    """Return which of A and B are packed, the best guess first, and the slices of k.
-
-    Of a transposed A a tile reads a strip of columns, some bytes of each line of the cache. Either
-    the lines of a slice stay there until the next strip reads them, or A is packed.
-    """
-    if problem.trans_a and problem.m >= STRIP:
-        if problem.k >= 4 * SLICE and problem.m * problem.n <= FEW * (problem.m + problem.n):
-            return ((False, False), (True, False), (False, True)), round(problem.k / SLICE)
-        return ((True, True), (True, False), (False, True)), 1
-    packed = problem.trans_b or problem.m >= WORTH_PACKING
-    narrow = problem.m < 64 and problem.k >= 1024 and problem.n <= 1024
-    packs = ((False, packed), (False, not packed), (True, True))
-    return packs, 2 * limits.compute_units if narrow else 1
+def _on_cpu(
+    problem: GemmProblem, limits: Limits, prepared: Preparation, tile: Tile, width: int
+) -> Config:
+    item_n = tile.vectors * width
+    return Config(
+        item_m=tile.rows, item_n=item_n, vec_n=width, local_m=1, local_n=1, unroll_k=1,
+        pack_a=prepared.pack_a, pack_b=prepared.pack_b, order="m", split_k=prepared.split_k,
+        loop_m=blocks_of_item(problem, limits, tile, item_n),
+    )  # fmt: skip
 
 
 def width_of(problem: GemmProblem, limits: Limits) -> int:

@@ -1,0 +1,190 @@
+"""Tiles that processors' registers hold, and which fit a product: the guesses of `gemm_register`.
+
+The cost of a tile is counted in half cycles of a core that begins two multiply-adds of vectors and
+two loads in a cycle. On one core of a Zen 5 with AVX2's vectors, the counts of tiles of one product
+and their times had ratios that differ by 10 %; `docs/notebook.md` has the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div
+from oclgen.problem import GemmProblem
+
+WORTH_PACKING = 40
+"""Rows from which packing B pays on CPUs: on two cores with vectors of 16, B packed took 0.4 to 0.9
+of the time for most products of 40 rows and more, and 1.3 to 5 times as much for fewer."""
+STRIP = 16
+"""Items of a line of the cache: of a transposed A with fewer rows a strip reads whole lines."""
+SLICE = 256
+"""Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
+and 0.4 (AVX-512) of the time that it took in one."""
+IN_CACHE = 2**16
+"""Items of a transposed A that strips read again from a core's second cache, so that to pack it
+costs more than it saves: 65x236x551 took 1.07 and 285x57x77 1.26 times as long with A packed."""
+FEW = 200
+"""Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
+ROWS, VECTORS = 12, 8
+"""Rows and vectors of columns of a tile, at most."""
+IN_FLIGHT = 8
+"""Multiply-adds that a core has begun and not ended: fewer sums wait for each other."""
+LOAD, ROW_START, TILE_START = 0.4, 6, 40
+"""Half cycles that a load costs beside multiply-adds, that a row costs before and behind the loop
+over k, and that a tile costs there."""
+FAR_LOAD, NEAREST = 0.8, 2**13
+"""Half cycles that a load of a vector of B costs more where the columns that a tile reads again and
+again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
+GUARDED = 4
+"""Half cycles of an element that is tested for the edge of n, and loaded alone."""
+COPIED, COPY_START = 2, 3000
+"""Half cycles of an element that is packed, and of the launch that packs."""
+GROUPS = 8
+"""Work-groups for each core that keep all cores busy until the end."""
+GROUP_WORK = 16_000
+"""Half cycles that a work-group should take: to start one costs some 80 ns."""
+MOST_BLOCKS = 8
+"""Tiles of a work-item at most, which read the same columns of B from the nearest cache."""
+
+
+class Tile(NamedTuple):
+    """Rows and vectors of columns that a work-item computes at once."""
+
+    rows: int
+    vectors: int
+
+    @property
+    def step(self) -> float:
+        """Half cycles of a step of the reduction."""
+        sums, loads = self.rows * self.vectors, self.rows + self.vectors
+        return max(sums, loads, IN_FLIGHT) + LOAD * loads
+
+
+class Preparation(NamedTuple):
+    """Which operands are packed, and the slices of k."""
+
+    pack_a: bool
+    pack_b: bool
+    split_k: int = 1
+
+
+@cache
+def tiles(registers: int) -> tuple[Tile, ...]:
+    """Return the tiles whose sums and operands fit, those with the cheapest multiply-adds first.
+
+    One register holds an element of A. Of one row, multiply-adds read B from memory.
+    """
+    found = [
+        Tile(rows, vectors)
+        for rows in range(1, ROWS + 1)
+        for vectors in range(1, VECTORS + 1)
+        if rows * vectors + (vectors if rows > 1 else 0) < registers
+    ]
+    return tuple(sorted(found, key=lambda tile: tile.step / (tile.rows * tile.vectors)))
+
+
+def fitting(problem: GemmProblem, limits: Limits, width: int, pack_b: bool) -> list[Tile]:
+    """Return the tiles for a product on a processor, those first that cost least.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        width: lanes of a vector.
+        pack_b: whether B is packed, so that its edge costs no tests.
+    """
+    known = tiles(32 if limits.has_32_vectors else 16)
+    return sorted(known, key=lambda tile: cost(problem, tile, width, pack_b))
+
+
+def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
+    """Return the half cycles of a matrix of the batch on one core, where operands are in caches.
+
+    Args:
+        problem: the product.
+        tile: of a work-item.
+        width: lanes of a vector.
+        pack_b: whether B is packed.
+    """
+    columns = tile.vectors * width
+    across = ceil_div(problem.n, columns)
+    blocks = ceil_div(problem.m, tile.rows)
+    step = tile.step + (FAR_LOAD * tile.vectors if problem.k * columns > NEAREST else 0.0)
+    found = blocks * across * (problem.k * step + tile.rows * ROW_START + TILE_START)
+    if pack_b:
+        return found + COPIED * across * columns * problem.k + COPY_START
+    empty = tile.vectors - problem.n % columns // width if problem.n % columns else 0
+    return found + blocks * empty * width * problem.k * GUARDED
+
+
+def blocks_of_item(problem: GemmProblem, limits: Limits, tile: Tile, columns: int) -> int:
+    """Return the tiles that a work-item computes one after the other, a power of two.
+
+    More work-groups divide the work better among the cores, up to a point, and cost more to start.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        tile: of the work-item.
+        columns: of a tile.
+    """
+    rows = ceil_div(problem.m, tile.rows)
+    work = problem.k * tile.step + tile.rows * ROW_START + TILE_START
+    found = min(MOST_BLOCKS, 1 << (rows - 1).bit_length())
+    while found * work > GROUP_WORK:
+        if found == 1 or _groups(problem, rows, columns, found) >= GROUPS * limits.compute_units:
+            break
+        found //= 2
+    return found
+
+
+def _groups(problem: GemmProblem, rows: int, columns: int, blocks: int) -> int:
+    return problem.batch * ceil_div(problem.n, columns) * ceil_div(rows, blocks)
+
+
+def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[Preparation]:
+    """Return which operands are packed, the best guess first.
+
+    Of a transposed A a tile reads a strip of columns, some bytes of each line of the cache. Either
+    the lines of a slice stay there until the next strip reads them, or A is packed.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        width: lanes of a vector.
+    """
+    if problem.trans_a and problem.m >= STRIP and problem.m * problem.k > IN_CACHE:
+        if problem.k >= 4 * SLICE and problem.m * problem.n <= FEW * (problem.m + problem.n):
+            split = round(problem.k / SLICE)
+            return (
+                Preparation(False, False, split),
+                Preparation(True, False, split),
+                Preparation(False, True, split),
+            )
+        return Preparation(True, True), Preparation(True, False), Preparation(False, True)
+    packed = problem.trans_b or problem.m >= WORTH_PACKING or _is_cheaper(problem, limits, width)
+    split = _slices(problem, limits, width)
+    return (
+        Preparation(False, packed, split),
+        Preparation(False, not packed, split),
+        Preparation(True, True, split),
+    )
+
+
+def _is_cheaper(problem: GemmProblem, limits: Limits, width: int) -> bool:
+    """Say whether a few rows are worth packing B, since no tile fits its columns."""
+    costs = [
+        cost(problem, fitting(problem, limits, width, pack_b)[0], width, pack_b)
+        for pack_b in (True, False)
+    ]
+    return costs[0] < costs[1]
+
+
+def _slices(problem: GemmProblem, limits: Limits, width: int) -> int:
+    """Return the slices of k that give each core work, where tiles are few and k is long."""
+    tile = fitting(problem, limits, width, pack_b=True)[0]
+    groups = _groups(problem, ceil_div(problem.m, tile.rows), tile.vectors * width, 1)
+    wanted = ceil_div(2 * limits.compute_units, groups)
+    return max(min(wanted, problem.k // (2 * SLICE)), 1)

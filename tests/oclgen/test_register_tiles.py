@@ -1,0 +1,80 @@
+"""Tiles of `gemm_register` on processors: what of a product's edges they waste, and what they cost.
+
+Sizes and the tiles that were the fastest there are of one core with AVX2's vectors of 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oclgen.families import FAMILIES, valid_configs
+from oclgen.families.gemm.gemm_register_tiles import (
+    MOST_BLOCKS,
+    Tile,
+    blocks_of_item,
+    cost,
+    fitting,
+    tiles,
+)
+from oclgen.plan import ceil_div
+from oclgen.problem import GemmProblem
+from tests.oclgen.test_guesses import CPU
+
+AVX2 = replace(CPU, native_float_width=8, compute_units=2)
+
+
+def first_guess(problem: GemmProblem) -> Any:
+    return next(valid_configs(FAMILIES["gemm_register"], problem, AVX2))
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+def test_sums_and_operands_of_a_tile_stay_in_registers(registers: int) -> None:
+    for tile in tiles(registers):
+        operands = 1 + (tile.vectors if tile.rows > 1 else 0)  # a single row reads B from memory
+        assert tile.rows * tile.vectors + operands <= registers
+    assert Tile(6, 2 if registers == 16 else 4) in tiles(registers)[:3]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "rows", "vectors"),
+    [(8, 40, 1048, 2, 5), (192, 72, 1576, 4, 3), (176, 24, 104, 4, 3), (784, 98, 19, 6, 2)],
+)
+def test_the_cheapest_tile_is_the_fastest(m: int, n: int, k: int, rows: int, vectors: int) -> None:
+    first = first_guess(GemmProblem(m, n, k, trans_b=m > 8))
+    assert (first.item_m, first.item_n // first.vec_n) == (rows, vectors)
+
+
+def test_an_edge_costs_tests_where_b_is_not_packed() -> None:
+    problem = GemmProblem(8, 40, 1048)
+    fits, crosses = Tile(2, 5), Tile(6, 2)
+    assert cost(problem, fits, 8, pack_b=False) < cost(problem, fits, 8, pack_b=True)
+    whole = replace(problem, n=48)
+    assert cost(problem, crosses, 8, pack_b=False) > cost(whole, crosses, 8, pack_b=False)
+    assert fitting(problem, AVX2, 8, pack_b=False)[0] == fits
+
+
+def test_few_rows_are_not_packed_where_tiles_fit_the_columns() -> None:
+    assert not first_guess(GemmProblem(8, 40, 1048)).pack_b
+    assert first_guess(GemmProblem(43, 114, 1295)).pack_b
+
+
+def test_tiles_enough_for_all_cores_need_no_slices() -> None:
+    assert first_guess(GemmProblem(43, 114, 1295)).split_k == 1
+    assert first_guess(GemmProblem(4, 16, 8192)).split_k > 1
+
+
+def test_a_small_transposed_a_is_not_packed() -> None:
+    assert not first_guess(GemmProblem(65, 236, 551, trans_a=True)).pack_a
+    assert first_guess(GemmProblem(3072, 768, 196, trans_a=True)).pack_a
+
+
+@pytest.mark.parametrize("size", [24, 96, 512, 2048])
+def test_a_work_item_has_much_to_do_and_each_core_has_work_items(size: int) -> None:
+    problem, tile = GemmProblem(size, size, size), Tile(6, 2)
+    blocks = blocks_of_item(problem, AVX2, tile, 16)
+    groups = ceil_div(ceil_div(size, 6), blocks) * ceil_div(size, 16)
+    assert blocks == MOST_BLOCKS or groups >= 8 * AVX2.compute_units or size < 48
+    assert blocks <= MOST_BLOCKS
