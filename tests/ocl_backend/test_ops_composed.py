@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
+from ocl_backend.kernels import binning
 from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, refuse_alike
 
 torch.manual_seed(0)
@@ -116,6 +117,25 @@ def test_histograms(device: Any) -> None:
     agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
     agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
     agree(device, lambda x: torch.histogramdd(x[:, :2], [3, 4]).hist, X)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_many_items_are_counted_by_stretches(
+    device: Any, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Of 50,001 items, which no number of work-items divides; and as devices share bins."""
+    if shared:
+        monkeypatch.setattr(binning, "_parts", lambda *_: 0)
+    x = torch.linspace(-4, 4, 50_001)
+    x[::1000] = torch.nan
+    agree(device, lambda x: x.histc(8, -2.1, 3.3), x)
+    agree(device, lambda x: x.half().float().histc(3000, -4, 4), x)
+    whole = torch.arange(50_001) % 77
+    agree(device, lambda x: x.bincount(minlength=90), whole)
+    agree(device, lambda x: x.int().bincount(x.double() / 64), whole)
+    agree(device, lambda x: x.bincount(x % 5 == 0), whole)
+    agree(device, lambda x: x[:0].bincount(), whole)
+    agree(device, lambda x: x[:1].bincount(minlength=200_000), whole)
 
 
 HISTOGRAMS: dict[str, Any] = {
