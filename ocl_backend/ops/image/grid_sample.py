@@ -1,6 +1,7 @@
 """Sampling of images and volumes at the positions of a grid, and its gradients.
 
-Two and three dimensions share a text, a plane being a volume of depth 1. Resizing by a factor is `upsampling`'s.
+Two and three dimensions share a text, a plane being a volume of depth 1.
+Resizing by a factor is `upsampling`'s.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ def _backward_kernel(form: Form, atomic: bool) -> Kernel:
 
 @cache
 def _owned_kernel(form: Form) -> Kernel:
-    parameters = (
+    parameters: tuple[Operand | Scalar, ...] = (
         Operand("total", form.wide, "address"),
         Operand("grid", form.grid, "address"),
         Operand("grad", form.dtype, "address"),

@@ -129,7 +129,7 @@ def roi_pool_backward(
     grad: Tensor, rois: Tensor, place: Tensor, scale: float, tall: int, wide: int, *size: int
 ) -> Tensor:
     """Return the gradient of roi_pool's x, of `size` n, c, h, w: sums at the places it gave."""
-    _, channels, height, width = size
+    height, width = size[2:]
     total = grad.new_zeros(size)
     image = rois[:, 0].long().view(-1, 1, 1, 1)
 
