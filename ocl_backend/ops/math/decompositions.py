@@ -46,9 +46,18 @@ def equal(a: Tensor, b: Tensor) -> bool:
 
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Return position i repeated `repeats[i]` times, as int64."""
-    ends = repeats.cumsum(0)
-    total = int(ends[-1]) if output_size is None and len(ends) else output_size or 0
+    """Return position i repeated `repeats[i]` times, as int64; without a size waits for the counts.
+
+    Raises:
+        RuntimeError: the counts are no row of integers, or one is negative that was waited for.
+    """
+    if repeats.dim() != 1 or repeats.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"repeat_interleave of {repeats.dim()} dimensions of {repeats.dtype}")
+    ends, total = repeats.cumsum(0), output_size or 0
+    if output_size is None and len(ends):
+        total, least = torch.stack([ends[-1], repeats.min()]).tolist()
+        if least < 0:
+            raise RuntimeError("repeats can not be negative")
     positions = torch.arange(total, device=repeats.device)
     return torch.searchsorted(ends, positions, right=True)
 

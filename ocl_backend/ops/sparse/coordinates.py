@@ -62,7 +62,7 @@ def _dense_sum(x: Tensor, sparse: Tensor, alpha: float) -> Tensor:
         )
     indices, values = sparse._indices(), sparse._values()
     if not len(indices):
-        return x.add_(values.sum(0), alpha=alpha)
+        return x.add_(values.sum(0, dtype=values.dtype), alpha=alpha)
     scaled = values if alpha == 1 else values.to(torch.result_type(x, sparse)) * alpha
     return x.index_put_(tuple(indices), scaled.to(x.dtype), accumulate=True)
 

@@ -28,8 +28,10 @@ MOST_PARTS = 4
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join tensors along `dim`; dtypes are promoted, and empty 1-D tensors ignored as in torch."""
-    parts = [part for part in tensors if tuple(part.shape) != (0,)] or list(tensors[:1])
+    parts = [part for part in tensors if tuple(part.shape) != (0,)]
     dtype = reduce(torch.promote_types, (part.dtype for part in tensors))
+    if not parts:
+        return torch.empty(0, dtype=dtype, device=tensors[0].device)  # along any dimension
     (axis,) = dims_of(dim, parts[0].dim()) or (0,)
     shape = list(parts[0].shape)
     for part in parts[1:]:
@@ -112,13 +114,22 @@ def _copying(source: torch.dtype, target: torch.dtype, count: int = 1) -> Kernel
 
 
 def common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
-    """Return channels_last if all tensors have it and not all are contiguous."""
-    last = torch.channels_last
-    if all(t.dim() == 4 and t.is_contiguous(memory_format=last) for t in tensors) and not all(
-        t.is_contiguous() for t in tensors
-    ):
-        return last
+    """Return channels_last if the strides of all tensors are ordered so, parts of images, too."""
+    if all(t.dim() == 4 and not t.is_contiguous() and _is_ordered_last(t) for t in tensors):
+        return torch.channels_last
     return torch.contiguous_format
+
+
+def _is_ordered_last(x: Tensor) -> bool:
+    """Say whether channels are the nearest items of x [n, c, h, w], then columns, then rows."""
+    if x.is_contiguous(memory_format=torch.channels_last):
+        return True
+    least, strides = 0, x.stride()
+    for dim in (1, 3, 2, 0):
+        if not x.shape[dim] or strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False
+        least = strides[dim] * max(x.shape[dim], 1)
+    return True
 
 
 def flip(x: Tensor, dims: Sequence[int]) -> Tensor:

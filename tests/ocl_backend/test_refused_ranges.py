@@ -1,0 +1,81 @@
+"""Ranges of numbers that are drawn or evenly spaced, and shapes that are joined: at their ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.ocl_backend.cpu_twin import agree, place, refuse_alike
+
+LONG = torch.iinfo(torch.int64)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.half])
+@pytest.mark.parametrize("ends", [(-(2**40), 1), (0, 2**40)])
+def test_integers_that_a_dtype_lacks_are_not_drawn(
+    device: Any, dtype: Any, ends: tuple[int, int]
+) -> None:
+    refuse_alike(device, lambda x: x.random_(*ends), torch.zeros(3, dtype=dtype))
+
+
+def test_integers_between_which_a_dtype_has_gaps_are_drawn_with_a_warning(device: Any) -> None:
+    x = torch.empty(100, device=place(device))
+    with pytest.warns(UserWarning, match="to - 1 is out of bounds"):
+        x.random_(0, 2**30)
+    assert x.min() >= 0 and x.max() <= 2**30
+
+
+def test_integers_are_drawn_from_the_whole_range(device: Any) -> None:
+    x = torch.empty(1000, dtype=torch.int64, device=place(device))
+    for ends in ((LONG.min, None), (LONG.min, LONG.max)):
+        x.random_(*ends)
+        assert (x < LONG.min // 2).any()
+        assert (x > LONG.max // 2).any()
+    x.random_(LONG.min, 42)
+    assert (x < LONG.min // 2).any()
+    assert x.max() < 42
+
+
+def test_integers_are_evenly_spaced_over_the_whole_range(device: Any) -> None:
+    x = torch.linspace(LONG.min, LONG.max, 5, dtype=torch.int64, device=place(device))
+    assert x.tolist() == [LONG.min, -(2**62), 0, 2**62 - 1, LONG.max]
+    for start, end in ((-7, 6), (5, -30), (-1, 0)):
+        agree(device, lambda x, s=start, e=end: torch.linspace(s, e, 11, out=x), torch.arange(11))
+
+
+def test_complex_numbers_are_evenly_spaced_in_any_shape(device: Any) -> None:
+    out = torch.zeros(4, 3, 2, dtype=torch.complex64)
+    agree(device, lambda x: torch.linspace(1j, 5, 24, out=x.permute(2, 0, 1)), out)
+
+
+def test_items_that_share_a_place_are_not_evenly_spaced(device: Any) -> None:
+    refuse_alike(device, lambda x: torch.linspace(0, 1, 3, out=x.expand(3)), torch.zeros(1))
+
+
+def test_counts_that_cannot_be_are_refused(device: Any) -> None:
+    for counts in (torch.tensor([1, -2, 3]), torch.ones(3), torch.ones(2, 2, dtype=torch.int64)):
+        refuse_alike(device, torch.repeat_interleave, counts)
+
+
+def test_empty_rows_are_joined_along_any_dimension(device: Any) -> None:
+    agree(device, lambda x: torch.cat([x, x.half()], 1), torch.zeros(0))
+
+
+def test_parts_of_channels_last_images_are_joined_in_their_layout(device: Any) -> None:
+    x = torch.arange(24.0).reshape(2, 2, 3, 2).to(memory_format=torch.channels_last)
+    for dims in ((2, 3), (2, 2), (3, 0), (1, 1)):
+        parts = [x.narrow(dims[0], 0, 1), x.narrow(dims[0], 1, 1)]
+        there = torch.cat([part.to(place(device)) for part in parts], dims[1])
+        on_device = x.to(place(device))
+        parts_there = [on_device.narrow(dims[0], i, 1) for i in (0, 1)]
+        joined = torch.cat(parts_there, dims[1])
+        assert joined.stride() == torch.cat(parts, dims[1]).stride()
+        assert torch.equal(there, joined)
+
+
+def test_sparse_truths_without_dimensions_become_dense(device: Any) -> None:
+    agree(device, lambda x: x.to_sparse().to_dense(), torch.tensor(True))
+    agree(device, lambda x: x.to_sparse().to_dense(), torch.tensor(3, dtype=torch.uint8))
