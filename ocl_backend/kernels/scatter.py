@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Literal
 
 import torch
@@ -102,9 +103,7 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         IndexError, RuntimeError: as `read`.
     """
     if combine != "assign" and target.dtype in NARROW:
-        wide = target.to(NARROW[target.dtype])
-        write(wide, locate, value, combine)
-        target.copy_(wide)
+        _write_wide(target, locate, value, combine)
         return
     if target.dtype is torch.bool and not isinstance(value, Tensor):
         value = bool(value)  # as a uchar, 0.5 would be 0
@@ -120,6 +119,31 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
+
+
+FEW = 4
+"""How many times as many items as places a target has whose places alone are widened and rounded:
+they are walked four times, and the whole target twice."""
+
+
+def _write_wide(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
+    """Combine as `write` in a copy of a wider dtype; of few places, in a copy of these alone."""
+    dtype, shape = NARROW[target.dtype], locate(target).shape
+    if not 0 < prod(shape) * FEW <= target.numel():
+        wide = target.to(dtype)
+        write(wide, locate, value, combine)
+        target.copy_(wide)
+        return
+    wide = torch.empty_like(target, dtype=dtype)
+    _put(wide, locate, read(target, locate, wide.new_empty(shape)))
+    write(wide, locate, value, combine)
+    _put(target, locate, read(wide, locate, target.new_empty(shape)))
+
+
+def _put(target: Tensor, locate: Locate, value: Tensor) -> None:
+    """Assign where values that meet are equal; owners write whole rows of them."""
+    if not combine_owned(target, locate(target), value, "value"):
+        write(target, locate, value, "assign")
 
 
 def writing(

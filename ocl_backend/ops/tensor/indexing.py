@@ -21,7 +21,7 @@ from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
-from ocl_backend.kernels.scatter import NARROW, Combine, Locate, read, write, writing
+from ocl_backend.kernels.scatter import Combine, Locate, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -322,12 +322,11 @@ def embedding_dense_backward(
     if scale_by_freq:
         ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
         rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
-    # zeros in the dtype that sums have: `write` would widen all rows
-    total = grad.new_zeros(num_weights, features, dtype=NARROW.get(grad.dtype, grad.dtype))
+    total = grad.new_zeros(num_weights, features)
     shape, locate = _rows(total, 0, flat, "index_add")
     if prod(shape):
         write(total, locate, rows, "add")
-    return total.to(grad.dtype)
+    return total
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
