@@ -79,3 +79,44 @@ def test_parts_of_channels_last_images_are_joined_in_their_layout(device: Any) -
 def test_sparse_truths_without_dimensions_become_dense(device: Any) -> None:
     agree(device, lambda x: x.to_sparse().to_dense(), torch.tensor(True))
     agree(device, lambda x: x.to_sparse().to_dense(), torch.tensor(3, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("size", [(), (1,)])
+def test_one_item_takes_one_item(device: Any, size: tuple[int, ...]) -> None:
+    zero = torch.zeros(1, dtype=torch.int64)
+    for other in ((), (1,)):
+        given = (torch.zeros(size), zero, torch.ones(other))
+        agree(device, lambda x, i, y: x.index_copy(0, i, y), *given)
+
+
+OVERLAPPING: dict[str, Any] = {
+    "index_add": lambda x, i, y: x.expand(4).index_add_(0, i, y),
+    "index_copy": lambda x, i, y: x.expand(4).index_copy_(0, i, y),
+    "put": lambda x, i, y: x.expand(4).put_(i, y),
+    "scatter": lambda x, i, y: x.expand(4).scatter_(0, i, y),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_places_that_share_memory_are_not_written(device: Any, name: str) -> None:
+    index = torch.arange(4)
+    refuse_alike(device, OVERLAPPING[name], torch.zeros(1), index, index.float())
+
+
+def test_expanded_tensors_are_filled_with_a_warning(device: Any) -> None:
+    x, index = torch.zeros(1, device=place(device)), torch.arange(4, device=place(device))
+    with pytest.warns(UserWarning, match="index_fill_ on expanded tensors is deprecated"):
+        x.expand(4).index_fill_(0, index, 2)
+    with pytest.warns(UserWarning, match="index_put_ on expanded tensors is deprecated"):
+        x.expand(4).index_put_((index,), x)
+    assert x.item() == 2
+
+
+def test_a_mask_takes_no_more_items_than_there_are(device: Any) -> None:
+    mask = torch.tensor([True, False, True, True])
+    torch.ocl.set_sync_errors(True)
+    try:
+        refuse_alike(device, torch.Tensor.masked_scatter, torch.zeros(4), mask, torch.ones(2))
+    finally:
+        torch.ocl.set_sync_errors(False)
+    agree(device, torch.Tensor.masked_scatter, torch.zeros(4), mask, torch.arange(6.0)[::2])

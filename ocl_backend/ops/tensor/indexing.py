@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index
+from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index, check_written
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
@@ -259,12 +259,13 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     check_dtypes("index_copy", x, source)
     shape, locate = _rows(x, dim, index, "index_copy")
     if prod(shape):
+        check_written("index_copy", x)
+        source = source.reshape(shape) if source.dim() > len(shape) else source  # x has one item
         held = _held_copy(x, dim, index, source, locate(x))
         if held is None:
             write(x, locate, source, "assign")
         else:
-            rule, values = held
-            rule.enqueue(values)
+            held[0].enqueue(held[1])
             faults.check(x.get_device())
     return x
 

@@ -17,6 +17,8 @@ from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
+from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.scatter import read
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
@@ -225,7 +227,15 @@ def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(f"masked_scatter_ by {mask.dtype} of {source.dtype} to {x.dtype}")
     mask = mask.expand(x.shape)
     ranks = (mask.reshape(-1).cumsum(0) - 1).clamp_(min=0).view(x.shape)
-    return x.copy_(torch.where(mask, source.reshape(-1)[ranks], x)) if source.numel() else x
+    if not source.numel():
+        return x
+
+    def ranked(flat: Tensor) -> Places:
+        still, sizes = (0,) * ranks.dim(), (flat.numel(),)
+        return Places(tuple(ranks.shape), still, (ranks,), sizes, (1,), (0,), "masked_scatter")
+
+    given = read(source.reshape(-1).contiguous(), ranked, torch.empty_like(ranks, dtype=x.dtype))
+    return x.copy_(torch.where(mask, given, x))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
