@@ -86,6 +86,43 @@ def check_held(dtype: torch.dtype, numbers: Mapping[str, int]) -> None:
             )
 
 
+def written_otherwise(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the call by which a call in place is made, None where it is made as it is.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+    """
+    return as_signed(name, given) or in_one_place(name, given)
+
+
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def as_signed(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a call that fills unsigned integers, as one that fills signed ones with their bits.
+
+    New memory is filled in torch's deterministic mode, also where the CPU is about to help.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+
+    Returns:
+        None of other dtypes and operators, and of numbers that the dtype cannot hold.
+    """
+    out, number = given["self"], given.get("value", 0)
+    if name not in ("fill", "zero") or out.dtype not in SIGNED or isinstance(number, Tensor):
+        return None
+    if not 0 <= number <= torch.iinfo(out.dtype).max:
+        return None
+    signed = SIGNED[out.dtype]
+    least = torch.iinfo(signed).min
+    bits = (int(number) - least) % (-2 * least) + least
+    other = {"self": out.view(signed)}
+    return {**other, "value": bits} if "value" in given else other
+
+
 def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a call in place that writes to each place in memory once; None where all do anyway.
 

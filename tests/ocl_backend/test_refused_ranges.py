@@ -120,3 +120,18 @@ def test_a_mask_takes_no_more_items_than_there_are(device: Any) -> None:
     finally:
         torch.ocl.set_sync_errors(False)
     agree(device, torch.Tensor.masked_scatter, torch.zeros(4), mask, torch.arange(6.0)[::2])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_integers_are_filled(device: Any, dtype: Any) -> None:
+    """Also as new memory is in deterministic mode, where a fill that asks the CPU would recurse."""
+    most = torch.iinfo(dtype).max
+    torch.use_deterministic_algorithms(True)
+    try:
+        new = torch.empty(3, 2, dtype=dtype, device=place(device))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert new.cpu().tolist() == [[most] * 2] * 3
+    assert new.zero_().cpu().tolist() == [[0] * 2] * 3
+    assert new[:, :1].fill_(5).cpu().tolist() == [[5]] * 3
+    assert new[:1].expand(4, 2).fill_(most - 1)[3].cpu().tolist() == [most - 1] * 2
