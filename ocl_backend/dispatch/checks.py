@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,77 @@ def check_written(name: str, out: Tensor) -> None:
             f"single memory location: {name} of shape {tuple(out.shape)} and strides "
             f"{out.stride()}. Please clone() the tensor before performing the operation."
         )
+
+
+def largest_exact(dtype: torch.dtype) -> int:
+    """Return the largest integer up to which a dtype holds all."""
+    if dtype.is_floating_point:
+        return int(2 / torch.finfo(dtype).eps)
+    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
+
+
+def check_held(dtype: torch.dtype, numbers: Mapping[str, int]) -> None:
+    """Refuse integers that a dtype cannot hold, and warn of those beyond which it has gaps.
+
+    Args:
+        dtype: of what is drawn.
+        numbers: by the names that torch gives them.
+
+    Raises:
+        RuntimeError: one is less than the least number of the dtype, or more than the largest.
+    """
+    exact = most = largest_exact(dtype)
+    if dtype.is_floating_point:
+        most = int(torch.finfo(dtype).max)
+        least = -most
+    else:
+        least = 0 if dtype is torch.bool else torch.iinfo(dtype).min
+    for name, number in numbers.items():
+        if not least <= number <= most:
+            raise RuntimeError(f"{name} is out of bounds for {dtype}")
+        if dtype.is_floating_point and abs(number) > exact:
+            warnings.warn(
+                f"{name} is out of bounds [-{exact}, {exact}]. Due to precision limitations "
+                f"{dtype} can support discrete uniform distribution only within this range",
+                stacklevel=4,
+            )
+
+
+def written_otherwise(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the call by which a call in place is made, None where it is made as it is.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+    """
+    return as_signed(name, given) or in_one_place(name, given)
+
+
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def as_signed(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a call that fills unsigned integers, as one that fills signed ones with their bits.
+
+    New memory is filled in torch's deterministic mode, also where the CPU is about to help.
+
+    Args:
+        name: of the operator.
+        given: its arguments by name.
+
+    Returns:
+        None of other dtypes and operators, and of numbers that the dtype cannot hold.
+    """
+    out, number = given["self"], given.get("value", 0)
+    if name not in ("fill", "zero") or out.dtype not in SIGNED or isinstance(number, Tensor):
+        return None
+    if not 0 <= number <= torch.iinfo(out.dtype).max:
+        return None
+    signed = SIGNED[out.dtype]
+    least = torch.iinfo(signed).min
+    bits = (int(number) - least) % (-2 * least) + least
+    other = {"self": out.view(signed)}
+    return {**other, "value": bits} if "value" in given else other
 
 
 def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -58,6 +58,9 @@ RULES: dict[str, FaultRule] = {
     "gather": FaultRule(RuntimeError, BOUNDS),
     "scatter": FaultRule(RuntimeError, BOUNDS),
     "roi": FaultRule(IndexError, BOUNDS, noun="image"),
+    "masked_scatter": FaultRule(
+        RuntimeError, "Number of elements of source < number of ones in mask"
+    ),
     "nll_loss": FaultRule(IndexError, "Target {index} is out of bounds.", noun="target"),
     "bernoulli": FaultRule(
         RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."

@@ -292,7 +292,8 @@ def source(
     widths: dict[DType, int] = {}
     for operand in kernel.operands:
         if operand.role != "position":
-            widths[operand.type] = max(widths.get(operand.type, width), operand.items)
+            piece = vectors.width_at_once([operand.type], [operand.items])
+            widths[operand.type] = max(widths.get(operand.type, width), piece)
     return render(
         "elementwise",
         package="ocl_backend",
@@ -396,5 +397,4 @@ def _scalar(scalar: Scalar, value: str, width: int) -> str:
 def _body(kernel: Kernel, width: int) -> list[str]:
     """Return the body with `T` replaced and floating literals in the kernel's precision."""
     text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
-    text = vectors.in_type(text, kernel.value, width)
-    return textwrap.dedent(text).strip().splitlines()
+    return textwrap.dedent(vectors.in_type(text, kernel.value, width)).strip().splitlines()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
+from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
@@ -99,17 +101,16 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
         combine: how.
 
     Raises:
-        IndexError, RuntimeError: as `read`.
+        IndexError, RuntimeError: as `read`, or several items of `target` share a place in memory.
     """
     if combine != "assign" and target.dtype in NARROW:
-        wide = target.to(NARROW[target.dtype])
-        write(wide, locate, value, combine)
-        target.copy_(wide)
+        _write_wide(target, locate, value, combine)
         return
     if target.dtype is torch.bool and not isinstance(value, Tensor):
         value = bool(value)  # as a uchar, 0.5 would be 0
     places = locate(target)
     places.check()
+    _check_apart(places.operator, target)
     in_order = is_wanted(target, combine)
     formula = "value" if combine == "assign" else COMBINE[combine]
     if (in_order or combine != "assign") and combine_owned(target, places, value, formula):
@@ -120,6 +121,48 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
+
+
+def _check_apart(operator: str, target: Tensor) -> None:
+    """Refuse a target of which several items share a place, or warn as torch does of `EXPANDED`."""
+    try:
+        check_written(operator, target)
+    except RuntimeError:
+        if operator not in EXPANDED:
+            raise
+        warnings.warn(
+            f"Use of {operator}_ on expanded tensors is deprecated. Please clone() the tensor "
+            "before performing this operation. This also applies to advanced indexing",
+            stacklevel=4,
+        )
+
+
+EXPANDED = ("index_put", "index_fill")
+"""Operators that write to expanded tensors, where one of the values remains."""
+
+FEW = 4
+"""How many times as many items as places a target has whose places alone are widened and rounded:
+they are walked four times, and the whole target twice."""
+
+
+def _write_wide(target: Tensor, locate: Locate, value: Tensor | float, combine: Combine) -> None:
+    """Combine as `write` in a copy of a wider dtype; of few places, in a copy of these alone."""
+    dtype, shape = NARROW[target.dtype], locate(target).shape
+    if not 0 < prod(shape) * FEW <= target.numel():
+        wide = target.to(dtype)
+        write(wide, locate, value, combine)
+        target.copy_(wide)
+        return
+    wide = torch.empty_like(target, dtype=dtype)
+    _put(wide, locate, read(target, locate, wide.new_empty(shape)))
+    write(wide, locate, value, combine)
+    _put(target, locate, read(wide, locate, target.new_empty(shape)))
+
+
+def _put(target: Tensor, locate: Locate, value: Tensor) -> None:
+    """Assign where values that meet are equal; owners write whole rows of them."""
+    if not combine_owned(target, locate(target), value, "value"):
+        write(target, locate, value, "assign")
 
 
 def writing(

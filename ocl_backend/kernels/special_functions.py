@@ -297,9 +297,17 @@ ulong common_divisor(ulong a, ulong b)
     return a;
 }
 
+// as the CPU's, whose least integer has no absolute value: its remainders may be negative, and a
+// division of it by -1 would overflow
 T gcd(const T a, const T b)
 {
-    return (T)common_divisor(abs(a), abs(b));
+    T divisor = (T)abs(b);
+    for (T rest = (T)abs(a); rest != 0;) {
+        const T last = rest;
+        rest = (long)rest == -1 ? 0 : divisor % rest;
+        divisor = last;
+    }
+    return divisor;
 }
 """
 

@@ -46,6 +46,13 @@ SUITES = {
     "promotion": ("test_type_promotion.py", "TestTypePromotion"),
     "embedding": ("nn/test_embedding.py", "DeviceType"),
     "pooling": ("nn/test_pooling.py", "DeviceType"),
+    "creation": (
+        "test_tensor_creation_ops.py",
+        "TestTensorCreation or TestLikeTensorCreation or TestAsArray or TestBufferProtocol",
+    ),
+    "complex": ("test_complex.py", "TestComplexTensor"),
+    "masked": ("test_masked.py", "TestMasked"),
+    "segments": ("test_segment_reductions.py", "TestSegmentReductions"),
     "sparse": ("test_sparse.py", "TestSparse and not TestSparseAny"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.functional import gelu, linear
 
 from ocl_backend.ops.linear.matmul import Matrix, layout
-from tests.ocl_backend.cpu_twin import check, place
+from tests.ocl_backend.cpu_twin import agree, check, place
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,11 @@ def test_batches_shared_factors_and_broadcasting(device: Any) -> None:
     check(device, lambda a, b: torch.bmm(a, b.mT.contiguous().mT), a, b)
     check(device, torch.baddbmm, torch.randn(3, 1, 6), a, b)
     check(device, lambda a, b: torch.einsum("bij,bjk->ik", a, b), a, b)
+
+
+def test_a_product_of_nothing_has_the_cpus_dtype(device: Any) -> None:
+    bias, a, b = torch.full((2, 3, 4), 1.7).half(), torch.ones(2, 3, 0).half(), torch.ones(2, 0, 4)
+    agree(device, torch.baddbmm, bias, a, b.long())
 
 
 def test_vectors(device: Any) -> None:

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
+from ocl_backend.kernels import binning
+from ocl_backend.ops.image import grid_sample
 from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, refuse_alike
 
 torch.manual_seed(0)
@@ -100,15 +102,33 @@ def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
         )
 
 
-def test_gradients_of_a_grid_are_refused_where_order_matters(device: Any) -> None:
+def test_gradients_of_a_grid_are_refused_where_order_matters(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where additions are atomic, as on GPUs."""
     image = IMAGE.to(place(device)).requires_grad_()
-    y = functional.grid_sample(image, torch.zeros(2, 3, 3, 2, device=image.device))
+    grid = torch.zeros(2, 3, 3, 2, device=image.device)
+    y = functional.grid_sample(image, grid, align_corners=False)
     torch.use_deterministic_algorithms(True)
     try:
+        y.sum().backward(retain_graph=True)
+        monkeypatch.setattr(grid_sample, "owned_parts", lambda *_: 0)
         with pytest.raises(RuntimeError, match="grid_sampler_2d_backward_ocl does not have"):
             y.sum().backward()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_many_samples_of_a_plane_are_added_up(
+    device: Any, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """More than an owner lists at a time, of more channels than owners; and by atomics."""
+    if shared:
+        monkeypatch.setattr(grid_sample, "owned_parts", lambda *_: 0)
+    x, grid = torch.randn(1, 19, 5, 6), torch.rand(1, 17, 19, 2) * 2 - 1
+    check(device, lambda x, g: functional.grid_sample(x, g, align_corners=True), x, grid)
+    check(device, lambda x: functional.grid_sample(x, grid.to(x.device), align_corners=True), x)
 
 
 def test_histograms(device: Any) -> None:
@@ -116,6 +136,25 @@ def test_histograms(device: Any) -> None:
     agree(device, lambda x: x.histogram(4, weight=x.abs(), density=True), X)
     agree(device, lambda x: x.histogram(torch.tensor([-1.0, 0.0, 0.1, 2.0], device=x.device)), X)
     agree(device, lambda x: torch.histogramdd(x[:, :2], [3, 4]).hist, X)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_many_items_are_counted_by_stretches(
+    device: Any, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Of 50,001 items, which no number of work-items divides; and as devices share bins."""
+    if shared:
+        monkeypatch.setattr(binning, "_parts", lambda *_: 0)
+    x = torch.linspace(-4, 4, 50_001)
+    x[::1000] = torch.nan
+    agree(device, lambda x: x.histc(8, -2.1, 3.3), x)
+    agree(device, lambda x: x.half().float().histc(3000, -4, 4), x)
+    whole = torch.arange(50_001) % 77
+    agree(device, lambda x: x.bincount(minlength=90), whole)
+    agree(device, lambda x: x.int().bincount(x.double() / 64), whole)
+    agree(device, lambda x: x.bincount(x % 5 == 0), whole)
+    agree(device, lambda x: x[:0].bincount(), whole)
+    agree(device, lambda x: x[:1].bincount(minlength=200_000), whole)
 
 
 HISTOGRAMS: dict[str, Any] = {

@@ -65,6 +65,16 @@ def test_divisors_of_any_sign(device: Any, name: str) -> None:
     assert torch.equal(function(a.to(place), b.to(place)).cpu(), function(a, b))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
+def test_divisors_of_the_least_and_the_largest_integer(device: Any, dtype: Any) -> None:
+    ends = torch.iinfo(dtype)
+    numbers = [ends.min, ends.max, ends.min + 1, 0, 1, 6]
+    pairs = [(a, b) for a in numbers for b in numbers if (a, b) != (ends.min + 1, ends.min)]
+    a, b = torch.tensor(pairs, dtype=dtype).unbind(1)
+    place = torch.device("ocl", device.index)
+    assert torch.equal(torch.gcd(a.to(place), b.to(place)).cpu(), torch.gcd(a, b))
+
+
 @pytest.mark.parametrize("name", [name for name in dir(special) if "polynomial" in name])
 def test_polynomials_follow_their_recurrences(device: Any, name: str) -> None:
     x = torch.linspace(-1.5, 1.5, 7).unsqueeze(1)

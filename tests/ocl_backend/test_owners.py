@@ -173,6 +173,17 @@ def test_rows_of_half_precision_are_rounded_once(device: Any) -> None:
     assert float(grad[0, 0]) == 300
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.bool])
+@pytest.mark.parametrize("columns", [1, 19, 64])
+def test_few_values_reach_a_large_narrow_target(device: Any, dtype: Any, columns: int) -> None:
+    """Of which only the rows that are met are widened, summed and rounded, others kept."""
+    torch.manual_seed(0)
+    value = torch.randint(-3, 4, (300, columns)).to(dtype)
+    index, start = torch.randint(0, 40, (300,)) * 50, torch.randint(0, 9, (2000, columns)).to(dtype)
+    ours = start.to(place(device)).index_add_(0, *on(device, index, value))
+    assert torch.equal(ours.cpu(), start.clone().index_add_(0, index, value))
+
+
 def on(device: Any, *tensors: Any) -> list[Any]:
     """Return the tensors on the device."""
     return [tensor.to(place(device)) for tensor in tensors]

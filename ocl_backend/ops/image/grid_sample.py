@@ -1,7 +1,7 @@
 """Sampling of images and volumes at the positions of a grid, and its gradients.
 
-Two and three dimensions share a kernel, a plane being a volume of depth 1; what a position means
-and how items around it are weighted are launch arguments. Resizing by a factor is `upsampling`'s.
+Two and three dimensions share a text, a plane being a volume of depth 1.
+Resizing by a factor is `upsampling`'s.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,12 +17,8 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.scatter import (
-    NARROW,
-    alert_not_deterministic,
-    atomic_update,
-    require_atomics,
-)
+from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
+from ocl_backend.kernels.scatter import NARROW, atomic_update
 
 HELPERS = """\
 enum { BILINEAR, NEAREST, BICUBIC };
@@ -66,24 +62,24 @@ T cubic(const T x, T *slope)
 
 // finds the items around a position in [-1, 1], their weights and how those change with it; an
 // item outside is numbered -1
-int taps(const T position, const long size, const long mode, const long padding, const long align,
+int taps(const T position, const long size, const long kind, const long padding, const long align,
          long *item, T *weight, T *slope)
 {
     T scale = (T)(align ? size - 1 : size) / 2;
     T at = align ? (position + 1) * scale : ((position + 1) * size - 1) / 2;
-    if (mode != BICUBIC)
+    if (kind != BICUBIC)
         at = padded(at, size, padding, align, &scale);
     if (!(fabs(at) < (T)1e9))
         at = -100;
-    const T base = mode == NEAREST ? rint(at) : floor(at);
+    const T base = kind == NEAREST ? rint(at) : floor(at);
     const T part = at - base;
-    const int count = mode == NEAREST ? 1 : mode == BILINEAR ? 2 : 4;
+    const int count = kind == NEAREST ? 1 : kind == BILINEAR ? 2 : 4;
     for (int k = 0; k < count; ++k) {
         item[k] = (long)base + k;
-        if (mode == NEAREST) {
+        if (kind == NEAREST) {
             weight[k] = 1;
             slope[k] = 0;
-        } else if (mode == BILINEAR) {
+        } else if (kind == BILINEAR) {
             weight[k] = k ? part : 1 - part;
             slope[k] = k ? scale : -scale;
         } else {
@@ -104,9 +100,9 @@ long item_x[4], item_y[4], item_z[4];
 T weight_x[4], weight_y[4], weight_z[4], slope_x[4], slope_y[4], slope_z[4];
 const int count_x = taps(grid_x, width, mode, padding, align, item_x, weight_x, slope_x);
 const int count_y = taps(grid_y, height, mode, padding, align, item_y, weight_y, slope_y);
-const int count_z = depth == 0 ? 1
+const int count_z = !volume ? 1
     : taps(grid_z, depth, mode, padding, align, item_z, weight_z, slope_z);
-if (depth == 0) {
+if (!volume) {
     item_z[0] = 0;
     weight_z[0] = 1;
     slope_z[0] = 0;
@@ -145,7 +141,7 @@ BACKWARD = (
             for (long c = 0; c < channels; ++c) {
                 const T grad = LOAD_y(y_at + c * y_step_c);
                 along += grad * LOAD_x(x_at + c * x_step_c + at);
-                update(total_data + total_at + c * x_step_c + at, grad * weight);
+                UPDATE
             }
             grad_x += along * slope_x[k] * weight_y[j] * weight_z[i];
             grad_y += along * weight_x[k] * slope_y[j] * weight_z[i];
@@ -153,29 +149,106 @@ BACKWARD = (
 """
 )
 
+UPDATE = "update(total_data + total_at + c * x_step_c + at, grad * weight);"
+
+OWNED = (
+    """\
+for (long point = 0; point < points; ++point) {
+    const long begin = grid_at + point * (volume ? 3 : 2);
+    const T grid_x = LOAD_grid(begin), grid_y = LOAD_grid(begin + 1);
+    const T grid_z = volume ? LOAD_grid(begin + 2) : 0;
+"""
+    + LOCATE
+    + WALK % "            ADD(at, point, weight_z[i] * weight_y[j] * weight_x[k]);\n"
+    + "}\n"
+)
+
 NUMBERS = (
-    "depth", "height", "width", "channels", "mode", "padding", "align",
+    "depth", "height", "width", "channels", "padding", "align",
     "x_step_c", "x_step_z", "x_step_y", "x_step_x", "y_step_c",
 )  # fmt: skip
 
+OWNED_NUMBERS = (
+    "depth", "height", "width", "padding", "align", "x_step_z", "x_step_y", "x_step_x",
+)  # fmt: skip
+
+
+class Form(NamedTuple):
+    """What kernels are made for: dtypes of images and grids, the mode, and 3 or 2 dimensions."""
+
+    dtype: torch.dtype
+    grid: torch.dtype
+    mode: int
+    volume: bool
+
+    @staticmethod
+    def of(x: Tensor, grid: Tensor, mode: int) -> Form:
+        """Return that of a call."""
+        return Form(x.dtype, grid.dtype, mode, x.dim() == 5)
+
+    @property
+    def value(self) -> str:
+        """C type of what is computed."""
+        return dtype_of(self.dtype).value
+
+    @property
+    def wide(self) -> torch.dtype:
+        """In which gradients of images are added."""
+        return NARROW.get(self.dtype, self.dtype)
+
+    @property
+    def helpers(self) -> str:
+        """Functions; the compiler unrolls the loops over items, whose numbers are known."""
+        known = f"#define mode {self.mode}\n#define volume {int(self.volume)}\n"
+        return re.sub(r"\bT\b", self.value, HELPERS) + known
+
+    @property
+    def operands(self) -> tuple[Operand | Scalar, ...]:
+        """What is read, and numbers."""
+        return (
+            Operand("x", self.dtype, "address"),
+            *(Operand(f"grid_{axis}", self.grid) for axis in "xyz"),
+            Operand("y", self.dtype, "address"),
+            *(Scalar(name, "long") for name in NUMBERS),
+        )
+
 
 @cache
-def _kernel(dtype: torch.dtype, grid: torch.dtype, backward: bool) -> Kernel:
-    value = dtype_of(dtype).value
-    helpers = re.sub(r"\bT\b", value, HELPERS)
-    parameters: list[Operand | Scalar] = [
-        Operand("x", dtype, "address"),
-        *(Operand(f"grid_{axis}", grid) for axis in "xyz"),
-        Operand("y", dtype, "address"),
-        *(Scalar(name, "long") for name in NUMBERS),
-    ]
-    if backward:
-        wide = NARROW.get(dtype, dtype)
-        helpers += atomic_update(value, wide.itemsize, "add")
-        parameters.append(Operand("total", wide, "address"))
-        parameters += [Operand(f"grad_{axis}", grid, "output") for axis in "xyz"]
-    name, body = ("grid_sample_backward", BACKWARD) if backward else ("grid_sample", FORWARD)
-    return Kernel(name, value, tuple(parameters), body, helpers, scalar_only=True, work=64)
+def _kernel(form: Form) -> Kernel:
+    return Kernel(
+        "grid_sample", form.value, form.operands, FORWARD, form.helpers, scalar_only=True, work=64
+    )
+
+
+@cache
+def _backward_kernel(form: Form, atomic: bool) -> Kernel:
+    """Return the kernel of the grid's gradient, which also adds x's if that is `atomic`."""
+    helpers, parameters = form.helpers, [*form.operands]
+    if atomic:
+        helpers += atomic_update(form.value, form.wide.itemsize, "add")
+        parameters.append(Operand("total", form.wide, "address"))
+    parameters += [Operand(f"grad_{axis}", form.grid, "output") for axis in "xyz"]
+    body = BACKWARD.replace("UPDATE", UPDATE if atomic else "")
+    return Kernel(
+        "grid_sample_backward",
+        form.value,
+        tuple(parameters),
+        body,
+        helpers,
+        scalar_only=True,
+        work=64,
+    )
+
+
+@cache
+def _owned_kernel(form: Form) -> Kernel:
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("total", form.wide, "address"),
+        Operand("grid", form.grid, "address"),
+        Operand("grad", form.dtype, "address"),
+        *(Scalar(name, "long") for name in (*OWNED_NUMBERS, "points")),
+    )
+    return owned_kernel("grid_sample_owned", form.value, parameters, OWNED, form.helpers)
 
 
 def _axes(grid: Tensor) -> list[Tensor]:
@@ -190,10 +263,10 @@ def _steps(tensor: Tensor) -> tuple[int, ...]:
     return strides if len(strides) == 5 else (*strides[:2], 0, *strides[2:])
 
 
-def _given(x: Tensor, y: Tensor, mode: int, padding: int, align: bool) -> list[Tensor | float]:
+def _given(x: Tensor, y: Tensor, padding: int, align: bool) -> list[Tensor | float]:
     depth = x.shape[2] if x.dim() == 5 else 0
     sizes = [depth, *x.shape[-2:], x.shape[1]]
-    return [y, *sizes, mode, padding, int(align), *_steps(x)[1:], _steps(y)[1]]
+    return [y, *sizes, padding, int(align), *_steps(x)[1:], _steps(y)[1]]
 
 
 def _walked(x: Tensor, y: Tensor) -> dict[str, Sequence[int]]:
@@ -209,8 +282,8 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -
     y = x.new_empty((x.shape[0], x.shape[1], *grid.shape[1:-1]))
     axes = _axes(grid)
     if y.numel():
-        given = [x, *axes, *_given(x, y, mode, padding, align)]
-        launch(_kernel(x.dtype, grid.dtype, False), axes[0].shape, given, _walked(x, y))
+        given = [x, *axes, *_given(x, y, padding, align)]
+        launch(_kernel(Form.of(x, grid, mode)), axes[0].shape, given, _walked(x, y))
     return y
 
 
@@ -226,24 +299,45 @@ def grid_sample_backward(
     """Return the gradients of x, if `output_mask` asks for it, and of the grid.
 
     Raises:
-        RuntimeError: deterministic algorithms were asked for; items that meet are added in any
-            order here.
+        RuntimeError: deterministic algorithms were asked for, of a device that adds items that
+            meet in any order.
     """
-    alert_not_deterministic(f"grid_sampler_{grid.shape[-1]}d_backward_ocl")
-    require_atomics(x)
     x = x.contiguous()
-    total = torch.zeros_like(x, dtype=NARROW.get(x.dtype, x.dtype))
+    parts = owned_parts(x.get_device(), len(x), x.shape[1])
+    name = f"grid_sampler_{grid.shape[-1]}d_backward_ocl"
+    total = zeros_to_add_to(name, x, x.shape if output_mask[0] or not parts else (0,), parts)
     grad_grid = torch.empty_like(grid, memory_format=torch.contiguous_format)
     axes, targets = _axes(grid), _axes(grad_grid)
     if grid.shape[-1] == 2:
         targets[2] = torch.empty_like(targets[1])
     if grad.numel():
-        given = [x, *axes, *_given(x, grad, mode, padding, align), total, *targets]
+        given = [x, *axes, *_given(x, grad, padding, align)]
         walked = {**_walked(x, grad), "total": (x.stride(0), 0, 0, 0)}
-        launch(_kernel(x.dtype, grid.dtype, True), axes[0].shape, given, walked)
+        kernel = _backward_kernel(Form.of(x, grid, mode), not parts)
+        launch(kernel, axes[0].shape, [*given, *([] if parts else [total]), *targets], walked)
+        if parts and output_mask[0]:
+            _add_owned(total, grad.contiguous(), grid.contiguous(), mode, padding, align, parts)
     else:
         grad_grid.zero_()
     return total.to(x.dtype) if output_mask[0] else None, grad_grid
+
+
+def _add_owned(
+    total: Tensor, grad: Tensor, grid: Tensor, mode: int, padding: int, align: bool, parts: int
+) -> None:
+    """Add the gradient of x to `total`, [batch, channels, (d,) h, w]; all tensors are dense."""
+    points, channels = grad[0, 0].numel(), total.shape[1]
+    depth = total.shape[2] if total.dim() == 5 else 0
+    sizes = (depth, *total.shape[-2:], padding, int(align), *_steps(total)[2:], points)
+    owned = (-(-channels // parts), channels, total.stride(1), points)
+    walked = {
+        "part": (0, 1),
+        "total": (total.stride(0), 0),
+        "grid": (points * grid.shape[-1], 0),
+        "grad": (channels * points, 0),
+    }
+    kernel = _owned_kernel(Form.of(grad, grid, mode))
+    launch(kernel, (len(total), parts), [total, grid, grad, *sizes, *owned], walked)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

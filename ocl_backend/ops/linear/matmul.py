@@ -293,8 +293,8 @@ def addmm_out(
 
 def baddbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Return beta · bias + alpha · a [batch, m, k] · b [batch, k, n]; `bias` broadcasts."""
-    out = b.new_empty((a.shape[0], a.shape[1], b.shape[2]))
-    return biased("baddbmm", bias, a, b, beta, alpha, out)
+    out = b.new_empty((a.shape[0], a.shape[1], b.shape[2]))  # the CPU's dtype, if a has no items
+    return biased("baddbmm", bias if a.numel() else bias.to(b.dtype), a, b, beta, alpha, out)
 
 
 def baddbmm_out(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels.binning import binned
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.memory_formats import laid_out_like
 
@@ -45,9 +46,18 @@ def equal(a: Tensor, b: Tensor) -> bool:
 
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Return position i repeated `repeats[i]` times, as int64."""
-    ends = repeats.cumsum(0)
-    total = int(ends[-1]) if output_size is None and len(ends) else output_size or 0
+    """Return position i repeated `repeats[i]` times, as int64; without a size waits for the counts.
+
+    Raises:
+        RuntimeError: the counts are no row of integers, or one is negative that was waited for.
+    """
+    if repeats.dim() != 1 or repeats.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"repeat_interleave of {repeats.dim()} dimensions of {repeats.dtype}")
+    ends, total = repeats.cumsum(0), output_size or 0
+    if output_size is None and len(ends):
+        total, least = torch.stack([ends[-1], repeats.min()]).tolist()
+        if least < 0:
+            raise RuntimeError("repeats can not be negative")
     positions = torch.arange(total, device=repeats.device)
     return torch.searchsorted(ends, positions, right=True)
 
@@ -63,13 +73,13 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise RuntimeError(f"bincount of {x.dim()} dimensions, minlength {minlength}")
     if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
         raise NotImplementedError(f"bincount of {x.dtype}; give integers")
-    if x.numel() and int(x.min()) < 0:
+    least, most = (int(end) for end in torch.aminmax(x)) if x.numel() else (0, -1)
+    if least < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    size = max(minlength, int(x.max()) + 1 if x.numel() else 0)
-    terms = torch.ones_like(x, dtype=torch.int64) if weights is None else weights
+    size = max(minlength, most + 1)
     if weights is not None and not weights.is_floating_point():
-        terms = weights.to(torch.float64)
-    return torch.zeros(size, dtype=terms.dtype, device=x.device).index_add_(0, x.long(), terms)
+        weights = weights.to(torch.float64)
+    return binned(x, size, "own", 0, most, weights)
 
 
 def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -23,7 +23,7 @@ from ocl_backend.dispatch.checks import (
     check_value,
     check_written,
     distances,
-    in_one_place,
+    written_otherwise,
 )
 from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
 from ocl_backend.dtypes import NARROW, dtype_of
@@ -157,8 +157,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
 
 def _by_another_call(call: Call, bound: Bound, run: Callable[..., Tensor]) -> Tensor | None:
     """Return the output if a call with another one gives it; None: this call is the one."""
-    if call.in_place and (single := in_one_place(call.row, bound)):
-        run(*single.values())
+    if call.in_place and (one := written_otherwise(call.row, bound)):
+        run(*one.values())
     elif _resized(call, bound):
         run(**bound)
     elif (made := _made_before(call, bound)) is not None:

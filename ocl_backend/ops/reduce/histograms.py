@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels.binning import binned
+from ocl_backend.kernels.scatter import NARROW
 
 Range = Sequence[float] | None
 HISTC_RANGE = "torch.histc: range of"
 
 
-def bin_edges(
-    x: Tensor, bins: int, span: Range, noun: str = "torch.histogramdd: dimension 0's range"
-) -> Tensor:
+def bin_edges(x: Tensor, bins: int, span: Range, dim: int = 0) -> Tensor:
     """Return bins + 1 edges over `span`, or over the items; waits for those.
 
     Args:
         x: the items.
         bins: how many there are.
         span: the first and the last edge.
-        noun: what an error calls the span.
+        dim: the dimension that an error names.
 
     Raises:
         RuntimeError: the span is not finite, or ends before it begins.
@@ -35,10 +35,10 @@ def bin_edges(
     if span is not None:
         low, high = span
     elif x.numel():
-        low, high = x.min().item(), x.max().item()
+        low, high = (end.item() for end in torch.aminmax(x))
     else:
         low, high = 0.0, 1.0
-    _finite(low, high, noun)
+    _finite(low, high, f"torch.histogramdd: dimension {dim}'s range")
     if low > high:
         raise RuntimeError("torch.histogram(): max must be larger than min")
     if low == high:
@@ -61,8 +61,10 @@ def counted(x: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: 
         inside &= (items >= edge[0]) & (items <= edge[-1])
         found = torch.searchsorted(edge.contiguous(), items, right=True) - 1
         place = place * size + found.clamp(0, size - 1)
-    terms = inside.to(x.dtype) if weight is None else weight.reshape(-1) * inside
-    total = x.new_zeros(prod(sizes)).index_add_(0, place, terms).view(sizes)
+    place.masked_fill_(~inside, -1)
+    if weight is not None:
+        weight = weight.reshape(-1).to(NARROW.get(weight.dtype, weight.dtype))
+    total = binned(place, prod(sizes), "own", 0, prod(sizes) - 1, weight).to(x.dtype).view(sizes)
     if density:
         total /= total.sum()
         for dim, edge in enumerate(edges):
@@ -107,39 +109,29 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         raise NotImplementedError("\"histc\" not implemented for 'Bool'; give x.to(torch.uint8)")
     low, high = min, max
     if low == high and x.numel():
-        low, high = x.min().item(), x.max().item()
+        low, high = (end.item() for end in torch.aminmax(x))
+    _finite(low, high, HISTC_RANGE)
     if not x.is_floating_point():
-        return _counted_integers(x, bins, *_finite(low, high, HISTC_RANGE))
-    if low == high:
-        low, high = low - 1, high + 1
-    return counted(x.reshape(-1, 1), [bin_edges(x, bins, [low, high], HISTC_RANGE)], None, False)
-
-
-def _counted_integers(x: Tensor, bins: int, low: int, high: int) -> Tensor:
+        low, high = int(low), int(high)
     if low == high:
         low, high = low - 1, high + 1
     if low > high:
         raise RuntimeError(f"torch.histc(): max must be larger than min, but got {low} and {high}")
-    if (high - low) * bins >= 1 << 63:
+    if not x.is_floating_point() and (high - low) * bins >= 1 << 63:
         raise RuntimeError(
             f"torch.histc(): {bins} bins from {low} to {high} exceed int64; give fewer, or floats"
         )
-    items = x.reshape(-1).long()
-    inside = (items >= low) & (items <= high)
-    place = (items.clamp(low, high) - low) * bins // (high - low)
-    counts = torch.zeros(bins, dtype=torch.int64, device=x.device)
-    return counts.index_add_(0, place.clamp(max=bins - 1), inside.long()).to(x.dtype)
+    return binned(x, bins, "equal", low, high).to(x.dtype)
 
 
-def _finite(low: float, high: float, noun: str) -> tuple[int, int]:
-    """Return bounds as integers; an error calls them `noun`.
+def _finite(low: float, high: float, noun: str) -> None:
+    """Refuse bounds that are not finite; an error calls them `noun`.
 
     Raises:
-        RuntimeError: one is not finite.
+        RuntimeError: one is not.
     """
     if not (abs(low) < torch.inf and abs(high) < torch.inf):
         raise RuntimeError(f"{noun} [{low:g}, {high:g}] is not finite")
-    return int(low), int(high)
 
 
 def edges_of_dims(
@@ -157,7 +149,7 @@ def edges_of_dims(
     rows = x.reshape(-1, x.shape[-1])
     spans = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
     return [
-        bin_edges(rows[:, dim], size, span, f"torch.histogramdd: dimension {dim}'s range")
+        bin_edges(rows[:, dim], size, span, dim)
         for dim, (size, span) in enumerate(zip(bins, spans, strict=True))
     ]
 

@@ -5,7 +5,7 @@ Items are gathered and added by the operators of strided tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -18,12 +18,41 @@ from ocl_backend.dtypes import UnsupportedDtypeError
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-def of_parts(like: Tensor, indices: Tensor, values: Tensor, coalesced: bool) -> Tensor:
-    """Return a COO tensor of a shape `like` another's, its parts not looked at."""
+def broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
+    """Return a COO tensor that repeats x over dimensions of size 1, and over new ones in front.
+
+    torch's composition asks for a kernel, `flatten_indices`, that devices cannot register, where
+    checks of sparse tensors are on.
+    """
+    indices, values = x._indices(), x._values()
+    count, front = values.shape[0], len(size) - x.dim()
+    if front < 0 or any(n not in (1, m) for n, m in zip(x.shape, size[front:], strict=True)):
+        raise RuntimeError(f"a sparse tensor of {list(x.shape)} does not broadcast to {[*size]}")
+    sparse = front + len(indices)
+    repeated = [d for d in range(sparse) if d < front or x.shape[d - front] != size[d]]
+    kept = [d for d in range(sparse) if d not in repeated]
+    sizes = [size[d] for d in repeated]
+    times = prod(sizes)
+    rows = list[Tensor]()
+    for d in range(sparse):
+        if d in repeated:
+            inner = prod(sizes[repeated.index(d) + 1 :])
+            turn = torch.arange(times, device=x.device)
+            rows.append((turn // max(inner, 1) % max(size[d], 1)).repeat(count))
+        else:
+            rows.append(indices[d - front].repeat_interleave(times))
+    spread = values.unsqueeze(1).expand(count, times, *size[sparse:]).flatten(0, 1)
+    sorted_still = not (repeated and kept) or kept[-1] < repeated[0]
+    places = torch.stack(rows) if rows else indices.new_empty(0, count * times)
+    return of_parts(size, places, spread, x.is_coalesced() and sorted_still)
+
+
+def of_parts(shape: Sequence[int], indices: Tensor, values: Tensor, coalesced: bool) -> Tensor:
+    """Return a COO tensor of a shape, its parts not looked at."""
     made: Tensor = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
         len(indices),
         values.dim() - 1,
-        list(like.shape),
+        list(shape),
         indices,
         values,
         dtype=values.dtype,
@@ -41,7 +70,7 @@ def coalesce(x: Tensor) -> Tensor:
     indices, values = x._indices(), x._values()
     sizes = x.shape[: len(indices)]
     if values.shape[0] < 2:
-        return of_parts(x, indices.clone(), values.clone(), True)
+        return of_parts(x.shape, indices.clone(), values.clone(), True)
     steps = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
     place = sum(
         (row * step for row, step in zip(indices, steps, strict=True)), indices.new_zeros(())
@@ -50,7 +79,7 @@ def coalesce(x: Tensor) -> Tensor:
     sums = values.new_zeros((len(places), *values.shape[1:])).index_add_(0, member, values)
     found = [places // step % size for step, size in zip(steps, sizes, strict=True)]
     rows = torch.stack(found) if found else indices.new_empty(0, len(places))
-    return of_parts(x, rows, sums, True)
+    return of_parts(x.shape, rows, sums, True)
 
 
 def _dense_sum(x: Tensor, sparse: Tensor, alpha: float) -> Tensor:
@@ -62,7 +91,7 @@ def _dense_sum(x: Tensor, sparse: Tensor, alpha: float) -> Tensor:
         )
     indices, values = sparse._indices(), sparse._values()
     if not len(indices):
-        return x.add_(values.sum(0), alpha=alpha)
+        return x.add_(values.sum(0, dtype=values.dtype), alpha=alpha)
     scaled = values if alpha == 1 else values.to(torch.result_type(x, sparse)) * alpha
     return x.index_put_(tuple(indices), scaled.to(x.dtype), accumulate=True)
 
@@ -78,7 +107,7 @@ def _unlike_sum(x: Tensor, other: Tensor, alpha: float) -> Tensor:
         return x.clone()
     if not x._nnz():
         values = other._values().clone() if alpha == 1 else other._values() * alpha
-        return of_parts(other, other._indices().clone(), values, other.is_coalesced())
+        return of_parts(other.shape, other._indices().clone(), values, other.is_coalesced())
     raise RuntimeError(
         f"add: tensors with {x.sparse_dim()} and {other.sparse_dim()} sparse dimensions, and "
         f"{x._nnz()} and {other._nnz()} items; both must have as many sparse dimensions"
@@ -101,7 +130,7 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
         return _unlike_sum(x, other, alpha).to(dtype)
     values = [one._values().to(dtype), two._values().to(dtype) * alpha]
     joined = of_parts(
-        x, torch.cat([one._indices(), two._indices()], 1), torch.cat(values), coalesced=False
+        x.shape, torch.cat([one._indices(), two._indices()], 1), torch.cat(values), coalesced=False
     )
     if x.layout is torch.sparse_coo:
         return coalesce(joined) if one.is_coalesced() and two.is_coalesced() else joined
@@ -132,7 +161,7 @@ def sparse_mask(x: Tensor, mask: Tensor) -> Tensor:
         raise UnsupportedDtypeError("masks by rows, and masks of sparse tensors")
     indices = mask._indices()
     values = x[tuple(indices)] if len(indices) else x.expand(mask._nnz(), *x.shape)
-    return of_parts(mask, indices.clone(), values, mask.is_coalesced())
+    return of_parts(mask.shape, indices.clone(), values, mask.is_coalesced())
 
 
 def mm(x: Tensor, y: Tensor) -> Tensor:
@@ -204,5 +233,10 @@ COMMON: dict[str, Callable[..., Any]] = {
 }
 """Implementations by aten name, of all sparse layouts."""
 
-OPERATORS = {**COMMON, "_coalesce": coalesce, "_to_dense": to_dense}
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **COMMON,
+    "_coalesce": coalesce,
+    "_to_dense": to_dense,
+    "_sparse_broadcast_to": broadcast_to,
+}
 BY_ROWS = {**COMMON, "addmv.out": addmv_out}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import contiguous_strides
@@ -57,23 +58,46 @@ def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tens
         raise RuntimeError(f"number of steps must be non-negative, got {steps}")
     if out.numel() != steps:
         out.resize_((steps,))
+    check_written("linspace", out)
     if steps == 1:
         return out.fill_(start)
     if out.is_complex():
         for name, half in zip(("real", "imag"), torch.view_as_real(out).unbind(-1), strict=True):
-            half.copy_(torch.linspace(getattr(start, name), getattr(end, name), steps,
-                                      dtype=half.dtype, device=out.device))  # fmt: skip
+            linspace_out(getattr(start, name), getattr(end, name), steps, out=half)
         return out
     numbers = {"start": start, "end": end, "last": steps - 1}
     if not out.dtype.is_floating_point:
-        numbers = {name: int(number) for name, number in numbers.items()}
-        return _ramp(out, "(start * last + (end - start) * position) / last", numbers)
+        step, rest = divmod(int(end) - int(start), steps - 1) if steps else (0, 0)
+        step = _wrapped(step)
+        whole: dict[str, Number]
+        whole = {"start": int(start), "step": step, "rest": rest, "last": steps - 1}
+        return _ramp(out, EVEN_INTEGERS, whole)
     text = "position * 2 <= (long)last ? start + step * (T)(position)"
     return _ramp(
         out,
         f"{text} : end - step * (last - (T)(position))",
         {**numbers, "step": (end - start) / max(steps - 1, 1)},
     )
+
+
+EVEN_INTEGERS = """\
+to_zero((ulong)start + (ulong)step * (ulong)position + (ulong)(rest * position / last),
+        rest * position % last)"""
+"""`step` is rounded down, and `rest` / `last` is what it lacks; steps of the whole range of int64
+wrap around."""
+
+TO_ZERO = """\
+// rounds a number to zero that is `rest` more than a whole one, as the CPU does
+long to_zero(const ulong whole, const long rest)
+{
+    return (long)whole + ((long)whole < 0 && rest);
+}
+"""
+
+
+def _wrapped(number: int) -> int:
+    """Return the int64 that equals a number modulo 2 to the 64."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 POW_ULP = 16
@@ -87,14 +111,14 @@ def logspace_out(
     if out.numel() != steps:
         out.resize_((steps,))
     dtype = out.dtype
-    if not dtype.is_floating_point:
+    if not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)
         limits = devices()[out.get_device()].limits
         doubles = "cl_khr_fp64" in limits.extensions
         dtype = torch.float64 if doubles else torch.float32
     exponents = torch.empty(steps, dtype=dtype, device=out.device)
     powers = torch.pow(base, linspace_out(start, end, steps, out=exponents))
-    if not out.dtype.is_floating_point:
+    if dtype is not out.dtype:
         whole = powers.round()
         is_whole = (powers - whole).abs() <= POW_ULP * torch.finfo(dtype).eps * whole.abs()
         powers = torch.where(is_whole, whole, powers)
@@ -120,6 +144,7 @@ def _filling(out: Tensor, expression: str, numbers: dict[str, Number]) -> tuple[
             Operand("out", out.dtype, "output"),
         ),
         f"const T out = {expression};",
+        TO_ZERO if expression is EVEN_INTEGERS else "",
         scalar_only=True,
     )
     dense = {"position": contiguous_strides(out.shape)}

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index
+from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index, check_written
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
-from ocl_backend.kernels.scatter import NARROW, Combine, Locate, read, write, writing
+from ocl_backend.kernels.scatter import Combine, Locate, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -259,12 +259,13 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     check_dtypes("index_copy", x, source)
     shape, locate = _rows(x, dim, index, "index_copy")
     if prod(shape):
+        check_written("index_copy", x)
+        source = source.reshape(shape) if source.dim() > len(shape) else source  # x has one item
         held = _held_copy(x, dim, index, source, locate(x))
         if held is None:
             write(x, locate, source, "assign")
         else:
-            rule, values = held
-            rule.enqueue(values)
+            held[0].enqueue(held[1])
             faults.check(x.get_device())
     return x
 
@@ -322,12 +323,11 @@ def embedding_dense_backward(
     if scale_by_freq:
         ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
         rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
-    # zeros in the dtype that sums have: `write` would widen all rows
-    total = grad.new_zeros(num_weights, features, dtype=NARROW.get(grad.dtype, grad.dtype))
+    total = grad.new_zeros(num_weights, features)
     shape, locate = _rows(total, 0, flat, "index_add")
     if prod(shape):
         write(total, locate, rows, "add")
-    return total.to(grad.dtype)
+    return total
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

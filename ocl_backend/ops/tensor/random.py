@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.checks import check_held, largest_exact
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.bounds import check_values
@@ -109,8 +110,9 @@ EXPRESSION = {
 
 CHOICE = "select((T)(0), (T)(1), uniform(r) < p)"
 INTEGERS = "convert_long4(convert_ulong4(r)) * range >> 32"
+ALL_INTEGERS = "as_long2(convert_ulong2(r.even) << 32 | convert_ulong2(r.odd))"
 WIDE_INTEGERS = """\
-convert_long2((convert_ulong2(r.even) << 32 | convert_ulong2(r.odd)) % (ulong2)(range))"""
+as_long2((convert_ulong2(r.even) << 32 | convert_ulong2(r.odd)) % (ulong2)(range))"""
 
 
 def draw(
@@ -249,12 +251,14 @@ def bernoulli(p: Tensor, *, generator: Generator = None) -> Tensor:
 
 def random_from_(x: Tensor, low: int, high: int | None, *, generator: Generator = None) -> Tensor:
     """Fill with integers of [low, high); without `high` up to what the dtype holds."""
-    end = _largest(x.dtype) + 1 if high is None else high
+    end = largest_exact(x.dtype) + 1 if high is None else high
     if end <= low:
         raise RuntimeError(f"random_ from {low} to {end}: there is no integer between")
-    span = min(end - low, 2**63 - 1)
+    check_held(x.dtype, {"from": low} if high is None else {"from": low, "to - 1": end - 1})
+    span = end - low
     narrow = span <= 2**31
-    expression = INTEGERS if narrow else WIDE_INTEGERS
+    expression = INTEGERS if narrow else WIDE_INTEGERS if span < 2**64 else ALL_INTEGERS
+    span = (span + 2**63) % 2**64 - 2**63  # the bits of an unsigned number
     items = 4 if narrow else 2
     numbers: dict[str, Number] = {"low": low, "range": span}
     return draw("integers", x, generator, numbers, f"({expression}) + low", "long", items)
@@ -270,17 +274,12 @@ def random_to_(x: Tensor, high: int, *, generator: Generator = None) -> Tensor:
     return random_from_(x, 0, high, generator=generator)
 
 
-def _largest(dtype: torch.dtype) -> int:
-    """Return the largest integer up to which a dtype holds all."""
-    if dtype.is_floating_point:
-        return int(2 / torch.finfo(dtype).eps)
-    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
-
-
 def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
     """Write a random order of 0 ... n - 1 to `out`, whose dtype must hold them all exactly."""
-    if n - 1 > _largest(out.dtype):
-        raise RuntimeError(f"n is too large for {out.dtype}: {n}, it holds {_largest(out.dtype)}")
+    if n - 1 > largest_exact(out.dtype):
+        raise RuntimeError(
+            f"n is too large for {out.dtype}: {n}, it holds {largest_exact(out.dtype)}"
+        )
     keys = torch.empty(n, dtype=torch.int64, device=out.device)
     return out.resize_((n,)).copy_(random_(keys, generator=generator).argsort())
 

@@ -17,6 +17,8 @@ from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
+from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.scatter import read
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
@@ -28,8 +30,10 @@ MOST_PARTS = 4
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join tensors along `dim`; dtypes are promoted, and empty 1-D tensors ignored as in torch."""
-    parts = [part for part in tensors if tuple(part.shape) != (0,)] or list(tensors[:1])
+    parts = [part for part in tensors if tuple(part.shape) != (0,)]
     dtype = reduce(torch.promote_types, (part.dtype for part in tensors))
+    if not parts:
+        return torch.empty(0, dtype=dtype, device=tensors[0].device)  # along any dimension
     (axis,) = dims_of(dim, parts[0].dim()) or (0,)
     shape = list(parts[0].shape)
     for part in parts[1:]:
@@ -112,13 +116,22 @@ def _copying(source: torch.dtype, target: torch.dtype, count: int = 1) -> Kernel
 
 
 def common_format(tensors: Sequence[Tensor]) -> torch.memory_format:
-    """Return channels_last if all tensors have it and not all are contiguous."""
-    last = torch.channels_last
-    if all(t.dim() == 4 and t.is_contiguous(memory_format=last) for t in tensors) and not all(
-        t.is_contiguous() for t in tensors
-    ):
-        return last
+    """Return channels_last if the strides of all tensors are ordered so, parts of images, too."""
+    if all(t.dim() == 4 and not t.is_contiguous() and _is_ordered_last(t) for t in tensors):
+        return torch.channels_last
     return torch.contiguous_format
+
+
+def _is_ordered_last(x: Tensor) -> bool:
+    """Say whether channels are the nearest items of x [n, c, h, w], then columns, then rows."""
+    if x.is_contiguous(memory_format=torch.channels_last):
+        return True
+    least, strides = 0, x.stride()
+    for dim in (1, 3, 2, 0):
+        if not x.shape[dim] or strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False
+        least = strides[dim] * max(x.shape[dim], 1)
+    return True
 
 
 def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
@@ -214,7 +227,15 @@ def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(f"masked_scatter_ by {mask.dtype} of {source.dtype} to {x.dtype}")
     mask = mask.expand(x.shape)
     ranks = (mask.reshape(-1).cumsum(0) - 1).clamp_(min=0).view(x.shape)
-    return x.copy_(torch.where(mask, source.reshape(-1)[ranks], x)) if source.numel() else x
+    if not source.numel():
+        return x
+
+    def ranked(flat: Tensor) -> Places:
+        still, sizes = (0,) * ranks.dim(), (flat.numel(),)
+        return Places(tuple(ranks.shape), still, (ranks,), sizes, (1,), (0,), "masked_scatter")
+
+    given = read(source.reshape(-1).contiguous(), ranked, torch.empty_like(ranks, dtype=x.dtype))
+    return x.copy_(torch.where(mask, given, x))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -15,12 +16,8 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.scatter import (
-    NARROW,
-    alert_not_deterministic,
-    atomic_update,
-    require_atomics,
-)
+from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
+from ocl_backend.kernels.scatter import NARROW, atomic_update
 from ocl_backend.kernels.vectors import in_type
 
 MOST_ITEMS = 1 << 26
@@ -33,66 +30,136 @@ const T part_y = at_y - low_y, part_x = at_x - low_x;
 """
 
 NEIGHBOURS = """\
-for (int i = 0; i < 2; ++i) {
-    for (int j = 0; j < 2; ++j) {
-        const T y = low_y + i, x = low_x + j;
-        if (!(y >= 0 && y < height && x >= 0 && x < width))
-            continue;
-        const T weight_y = i ? part_y : 1 - part_y, weight_x = j ? part_x : 1 - part_x;
-        const long at = (long)y * image_step_y + (long)x * image_step_x;
-%s
-    }
+long at[4];
+bool inside[4];
+T weight_y[4], weight_x[4];
+for (int k = 0; k < 4; ++k) {
+    const T y = low_y + k / 2, x = low_x + k % 2;
+    inside[k] = y >= 0 && y < height && x >= 0 && x < width;
+    at[k] = inside[k] ? (long)y * image_step_y + (long)x * image_step_x : 0;
+    weight_y[k] = k / 2 ? part_y : 1 - part_y;
+    weight_x[k] = k % 2 ? part_x : 1 - part_x;
 }
 """
+"""The items around a sample, which all channels share."""
 
 COLUMNS = (
     LOCATE
-    + "T sum = 0;\n"
-    + NEIGHBOURS % "        sum += weight_y * weight_x * LOAD_image(image_at + at);"
-    + "sum *= mask;\n"
+    + NEIGHBOURS
+    + """\
+for (long c = 0; c < channels; ++c) {
+    T sum = 0;
+    for (int k = 0; k < 4; ++k)
+        if (inside[k])
+            sum += weight_y[k] * weight_x[k] * LOAD_image(image_at + c * image_step_c + at[k]);
+    STORE_columns(columns_at + c * columns_step_c, sum * mask);
+}
+"""
 )
 
 BACKWARD = (
     LOCATE
-    + "T along_y = 0, along_x = 0, along_mask = 0;\n"
-    + "for (long c = 0; c < channels; ++c) {\n"
-    + "    const T grad = LOAD_columns(columns_at + c * columns_step_c);\n"
-    + "    const long channel = c * image_step_c;\n"
     + NEIGHBOURS
-    % """\
-        const T share = grad * LOAD_image(image_at + channel + at);
-        along_mask += share * weight_y * weight_x;
-        along_y += (i ? share : -share) * weight_x;
-        along_x += (j ? share : -share) * weight_y;
-        update(total_data + total_at + channel + at, grad * mask * weight_y * weight_x);"""
-    + "}\nalong_y *= mask;\nalong_x *= mask;\n"
+    + """\
+T shares[4] = {0, 0, 0, 0};
+for (long c = 0; c < channels; ++c) {
+    const T grad = LOAD_columns(columns_at + c * columns_step_c);
+    for (int k = 0; k < 4; ++k) {
+        if (inside[k]) {
+            const long item = c * image_step_c + at[k];
+            shares[k] += grad * LOAD_image(image_at + item);
+            UPDATE
+        }
+    }
+}
+T along_y = 0, along_x = 0, along_mask = 0;
+for (int k = 0; k < 4; ++k) {
+    along_mask += shares[k] * weight_y[k] * weight_x[k];
+    along_y += mask * (k / 2 ? shares[k] : -shares[k]) * weight_x[k];
+    along_x += mask * (k % 2 ? shares[k] : -shares[k]) * weight_y[k];
+}
+"""
+)
+
+UPDATE = "update(total_data + total_at + item, grad * mask * weight_y[k] * weight_x[k]);"
+
+OWNED = (
+    """\
+const long pixels = pixels_y * pixels_x;
+for (long tap = 0; tap < taps_y * taps_x; ++tap) {
+    for (long pixel = 0; pixel < pixels; ++pixel) {
+        const long source = tap * pixels + pixel;
+        const long row = tap / taps_x * dilation_y + pixel / pixels_x * stride_y;
+        const long column = tap % taps_x * dilation_x + pixel % pixels_x * stride_x;
+        const T move_y = LOAD_moves(moves_at + 2 * tap * pixels + pixel);
+        const T move_x = LOAD_moves(moves_at + (2 * tap + 1) * pixels + pixel);
+        const T mask = LOAD_factors(factors_at + source * factors_step);
+"""
+    + LOCATE
+    + NEIGHBOURS
+    + """\
+        for (int k = 0; k < 4; ++k) {
+            if (inside[k]) {
+                ADD(at[k], source, mask * weight_y[k] * weight_x[k]);
+            }
+        }
+    }
+}
+"""
+)
+
+OWNED_NUMBERS = (
+    *("taps_y", "taps_x", "pixels_y", "pixels_x", "stride_y", "stride_x", "dilation_y"),
+    *("dilation_x", "factors_step"),
 )
 
 NUMBERS = ("height", "width", "image_step_y", "image_step_x", "pad_y", "pad_x")
 
 
-@cache
-def _kernel(dtype: torch.dtype, backward: bool) -> Kernel:
-    value = dtype_of(dtype).value
-    parameters: list[Operand | Scalar] = [
+def _operands(dtype: torch.dtype) -> list[Operand | Scalar]:
+    """Return what kernels take that walk samples and, in each, all channels."""
+    return [
         Operand("image", dtype, "address"),
         *(Operand(name, dtype) for name in ("move_y", "move_x", "mask")),
         *(Operand(name, role="position") for name in ("row", "column")),
         *(Scalar(name, "long") for name in NUMBERS),
+        Operand("columns", dtype, "address"),
+        *(Scalar(name, "long") for name in ("image_step_c", "columns_step_c", "channels")),
     ]
-    helpers = ""
-    if backward:
+
+
+@cache
+def _kernel(dtype: torch.dtype) -> Kernel:
+    value = dtype_of(dtype).value
+    operands = tuple(_operands(dtype))
+    body = in_type(COLUMNS, value)
+    return Kernel("deform_columns", value, operands, body, scalar_only=True, work=256)
+
+
+@cache
+def _backward_kernel(dtype: torch.dtype, atomic: bool) -> Kernel:
+    """Return the kernel of offsets' and masks' gradients, which adds images' if it is `atomic`."""
+    value, helpers = dtype_of(dtype).value, ""
+    parameters = _operands(dtype)
+    if atomic:
         wide = NARROW.get(dtype, dtype)
         helpers = atomic_update(value, wide.itemsize, "add")
-        parameters += [Operand("columns", dtype, "address"), Operand("total", wide, "address")]
-        parameters += [Scalar(f"{n}_step_c", "long") for n in ("image", "columns")]
-        parameters.append(Scalar("channels", "long"))
-        parameters += [Operand(f"along_{n}", dtype, "output") for n in ("y", "x", "mask")]
-    else:
-        parameters.append(Operand("sum", dtype, "output"))
-    name, body = ("deform_backward", BACKWARD) if backward else ("deform_columns", COLUMNS)
-    body = in_type(body, value)
-    return Kernel(name, value, tuple(parameters), body, helpers, scalar_only=True, work=32)
+        parameters.append(Operand("total", wide, "address"))
+    parameters += [Operand(f"along_{n}", dtype, "output") for n in ("y", "x", "mask")]
+    body = in_type(BACKWARD.replace("UPDATE", UPDATE if atomic else ""), value)
+    return Kernel(
+        "deform_backward", value, tuple(parameters), body, helpers, scalar_only=True, work=256
+    )
+
+
+@cache
+def _owned_kernel(dtype: torch.dtype) -> Kernel:
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("total", NARROW.get(dtype, dtype), "address"),
+        *(Operand(name, dtype, "address") for name in ("moves", "factors", "grad")),
+        *(Scalar(name, "long") for name in (*NUMBERS, *OWNED_NUMBERS)),
+    )
+    return owned_kernel("deform_owned", dtype_of(dtype).value, parameters, OWNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +190,37 @@ class DeformableArguments:
         """Return what a launch is given of an image's plane and its padding."""
         return [*image.shape[2:], image.stride(2), image.stride(3), *self.padding]
 
-    def walked(self, image: Tensor) -> dict[str, tuple[int, ...]]:
-        """Return how operands move along [n, offset groups, channels, kh, kw, oh, ow]."""
-        step = image.stride(1)
-        group = image.shape[1] // self.offset_groups * step
+    def walked(self, image: Tensor, offset: Tensor) -> dict[str, tuple[int, ...]]:
+        """Return how operands move along [n, offset groups, kh, kw, oh, ow].
+
+        Args:
+            image: images.
+            offset: how taps move.
+        """
+        c = image.shape[1]
+        channels, taps_x = c // self.offset_groups, self.kernel[1]
         (stride_y, stride_x), (along_y, along_x) = self.stride, self.dilation
+        row, tap = offset.shape[3], offset.shape[2:].numel()
+        step = prod(self.kernel) * tap
         return {
-            "image": (image.stride(0), group, step, 0, 0, 0, 0),
-            "row": (0, 0, 0, along_y, 0, stride_y, 0),
-            "column": (0, 0, 0, 0, along_x, 0, stride_x),
+            "image": (image.stride(0), channels * image.stride(1), 0, 0, 0, 0),
+            "row": (0, 0, along_y, 0, stride_y, 0),
+            "column": (0, 0, 0, along_x, 0, stride_x),
+            "columns": (c * step, channels * step, taps_x * tap, tap, row, 1),
         }
 
     def columns(self, image: Tensor, offset: Tensor, factors: Tensor) -> Tensor:
         """Return sampled images, [n, groups, channels of a group * taps, pixels]."""
         (n, c), pixels = image.shape[:2], offset.shape[2:]
-        shape = (n, self.offset_groups, c // self.offset_groups, *self.kernel, *pixels)
-        columns = image.new_empty(shape)
+        channels, step = c // self.offset_groups, prod(self.kernel) * pixels.numel()
+        columns = image.new_empty(n, self.groups, c // self.groups * prod(self.kernel),
+                                  pixels.numel())  # fmt: skip
         if columns.numel():
-            moves = (m.unsqueeze(2) for m in (*self.moves(offset), factors))
-            given: list[Tensor | float]
-            given = [image, *moves, *self.numbers(image), columns]
-            launch(_kernel(image.dtype, False), shape, given, self.walked(image))
-        rows = c // self.groups * self.kernel[0] * self.kernel[1]
-        return columns.view(n, self.groups, rows, pixels.numel())
+            shape = (n, self.offset_groups, *self.kernel, *pixels)
+            given: list[Tensor | float] = [image, *self.moves(offset), factors]
+            given += [*self.numbers(image), columns, image.stride(1), step, channels]
+            launch(_kernel(image.dtype), shape, given, self.walked(image, offset))
+        return columns
 
     def scattered(
         self, grad: Tensor, image: Tensor, offset: Tensor, factors: Tensor
@@ -153,20 +228,48 @@ class DeformableArguments:
         """Return the gradients of image, offset and factors for those of the columns."""
         (n, c), pixels = image.shape[:2], offset.shape[2:]
         shape = (n, self.offset_groups, *self.kernel, *pixels)
-        total = torch.zeros_like(image, dtype=NARROW.get(image.dtype, image.dtype))
+        channels = c // self.offset_groups
+        parts = owned_parts(image.get_device(), n * self.offset_groups, channels)
+        total = zeros_to_add_to("deform_conv2d_backward_ocl", image, image.shape, parts)
         along = torch.empty_like(offset, memory_format=torch.contiguous_format)
         counts = image.new_empty(shape)
         if grad.numel():
             step = shape[2] * shape[3] * pixels.numel()
-            channels = c // self.offset_groups
-            walked = {k: (*v[:2], *v[3:]) for k, v in self.walked(image).items()}
+            walked = self.walked(image, offset)
             walked["total"] = walked["image"]
-            walked["columns"] = (c * step, channels * step, *counts.stride()[2:])
             given: list[Tensor | float] = [image, *self.moves(offset), factors]
-            given += [*self.numbers(image), grad, total]
-            given += [image.stride(1), step, channels, *self.moves(along), counts]
-            launch(_kernel(image.dtype, True), shape, given, walked)
+            given += [*self.numbers(image), grad, image.stride(1), step, channels]
+            given += [*([] if parts else [total]), *self.moves(along), counts]
+            launch(_backward_kernel(image.dtype, not parts), shape, given, walked)
+            if parts:
+                self._add_owned(total, grad, offset.contiguous(), factors, parts)
         return total.to(image.dtype), along, counts
+
+    def _add_owned(
+        self, total: Tensor, grad: Tensor, offset: Tensor, factors: Tensor, parts: int
+    ) -> None:
+        """Add the gradient of images to `total` for that of columns; all tensors are dense.
+
+        Factors may be one item, expanded.
+        """
+        n, c, groups = len(total), total.shape[1], self.offset_groups
+        pixels = offset.shape[2:]
+        channels, step = c // groups, prod(self.kernel) * pixels.numel()
+        spread = any(factors.stride())
+        if spread:
+            factors = factors.contiguous()
+        moved = int(spread) * step
+        walked = {
+            "part": (0, 0, 1),
+            "total": (total.stride(0), channels * total.stride(1), 0),
+            "moves": (2 * groups * step, 2 * step, 0),
+            "factors": (groups * moved, moved, 0),
+            "grad": (c * step, channels * step, 0),
+        }
+        numbers = (*self.kernel, *pixels, *self.stride, *self.dilation, int(spread))
+        owned = (-(-channels // parts), channels, total.stride(1), step)
+        given = [total, offset, factors, grad, *self.numbers(total), *numbers, *owned]
+        launch(_owned_kernel(grad.dtype), (n, groups, parts), given, walked)
 
 
 def _weights(weight: Tensor, groups: int) -> Tensor:
@@ -271,11 +374,9 @@ def deform_conv2d_backward(
     *numbers: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of x, weight, offset, mask and bias; arguments as of `deform_conv2d`."""
-    alert_not_deterministic("deform_conv2d_backward_ocl")
     *rest, use_mask = numbers
     geometry = _geometry(weight, tuple(rest))
     check_alike(x, grad=grad, weight=weight, offset=offset, mask=mask)
-    require_atomics(x)
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
     weights, parts = _weights(weight, geometry.groups), []
     grad_weights = torch.zeros_like(weights)

@@ -16,19 +16,20 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
-from ocl_backend.kernels.scatter import (
-    NARROW,
-    alert_not_deterministic,
-    atomic_update,
-    require_atomics,
-)
+from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.plane_sums import zeros_to_add_to
+from ocl_backend.kernels.scatter import NARROW, atomic_update, write
 from ocl_backend.kernels.vectors import in_type
 from ocl_backend.ops.vision.regions import (
+    ATOMIC,
     IMAGE,
+    add_owned,
     channel_mapping,
     numbers,
     operands,
+    owned_regions,
     pooled,
+    region_parts,
     walked,
 )
 
@@ -60,7 +61,7 @@ const T count = max((x1 - x0) * (y1 - y0), 1L);
 %s
 for (long row = y0; row < y1; ++row) {
     for (long column = x0; column < x1; ++column) {
-        const long at = x_at + image * x_step_n + row * x_step_y + column * x_step_x;
+        const long at = row * x_step_y + column * x_step_x;
         %s
     }
 }
@@ -69,16 +70,16 @@ for (long row = y0; row < y1; ++row) {
 LARGEST = WALK % (
     "T y = x1 > x0 && y1 > y0 ? -INFINITY : 0;\nint place = -1;",
     """\
-const T value = LOAD_x(at);
+const T value = LOAD_x(x_at + image * x_step_n + at);
         if (value > y || place < 0) {
             y = value;
             place = (int)(row * width + column);
         }""",
 )
 
-MEAN = WALK % ("T y = 0;", "y += LOAD_x(at);") + "y /= count;\n"
+MEAN = WALK % ("T y = 0;", "y += LOAD_x(x_at + image * x_step_n + at);") + "y /= count;\n"
 
-MEAN_BACKWARD = WALK % ("", "update(x_data + at, y / count);")
+MEAN_BACKWARD = WALK % ("", "PUT(at, y / count);")
 
 
 @cache
@@ -89,14 +90,24 @@ def _kernel(dtype: torch.dtype, name: str, backward: bool = False) -> Kernel:
     parameters = [*operands(dtype, wide), Operand("y", dtype, "input" if backward else "output")]
     if largest:
         parameters.append(Operand("place", torch.int32, "output", "int"))
-    # of a mean torchvision's definition leaves out the last row and column of the image
-    edges = f"#define EXTRA {int(largest)}\n#define LEFT_OUT {int(not largest)}\n"
-    helpers = edges + in_type(HELPERS, value)
+    helpers = _helpers(value, largest)
     if backward:
-        helpers += atomic_update(value, wide.itemsize, "add")
+        helpers += atomic_update(value, wide.itemsize, "add") + ATOMIC
     body = in_type(LARGEST if largest else MEAN_BACKWARD if backward else MEAN, value)
     label = f"{name}_backward" if backward else name
     return Kernel(label, value, tuple(parameters), body, helpers, scalar_only=True, work=64)
+
+
+def _helpers(value: str, largest: bool) -> str:
+    # of a mean torchvision's definition leaves out the last row and column of the image
+    edges = f"#define EXTRA {int(largest)}\n#define LEFT_OUT {int(not largest)}\n"
+    return edges + in_type(HELPERS, value)
+
+
+@cache
+def _owned_kernel(dtype: torch.dtype) -> Kernel:
+    helpers = _helpers(dtype_of(dtype).value, False)
+    return owned_regions("ps_roi_pool_owned", dtype, dtype, (), MEAN_BACKWARD, helpers)
 
 
 def roi_pool(x: Tensor, rois: Tensor, scale: float, tall: int, wide: int) -> tuple[Tensor, Tensor]:
@@ -118,12 +129,24 @@ def roi_pool_backward(
     grad: Tensor, rois: Tensor, place: Tensor, scale: float, tall: int, wide: int, *size: int
 ) -> Tensor:
     """Return the gradient of roi_pool's x, of `size` n, c, h, w: sums at the places it gave."""
-    images, channels, height, width = size
-    total = grad.new_zeros(images * channels * height * width)
-    plane = rois[:, 0].long().unsqueeze(1) * channels + torch.arange(channels, device=grad.device)
-    at = plane[..., None, None] * (height * width) + place.clamp(min=0)
-    total.index_add_(0, at.flatten(), torch.where(place < 0, 0, grad).flatten())
-    return total.view(size)
+    height, width = size[2:]
+    total = grad.new_zeros(size)
+    image = rois[:, 0].long().view(-1, 1, 1, 1)
+
+    def planes(target: Tensor) -> Places:
+        return Places(
+            tuple(place.shape),
+            (0, target.stride(1), 0, 0),
+            (image, place.clamp(min=0)),
+            (len(total), height * width),
+            (target.stride(0), 1),
+            (0, 2),
+            "roi",
+        )
+
+    if grad.numel():
+        write(total, planes, torch.where(place < 0, 0, grad), "add")
+    return total
 
 
 def ps_roi_pool(
@@ -145,13 +168,16 @@ def ps_roi_pool_backward(
     grad: Tensor, rois: Tensor, mapping: Tensor, scale: float, tall: int, wide: int, *size: int
 ) -> Tensor:
     """Return the gradient of ps_roi_pool's x, of `size` n, c, h, w."""
-    alert_not_deterministic("ps_roi_pool_backward_ocl")
-    require_atomics(grad)
-    total = grad.new_zeros(size, dtype=NARROW.get(grad.dtype, grad.dtype))
+    bins = (tall, wide)
+    parts = region_parts(grad, bins, True)
+    total = zeros_to_add_to("ps_roi_pool_backward_ocl", grad, size, parts)
     if grad.numel():
-        given = [*numbers(total, rois, scale, (tall, wide)), grad]
-        kernel = _kernel(grad.dtype, "ps_roi_pool", backward=True)
-        launch(kernel, grad.shape, given, walked(total, (tall, wide), True))
+        given = numbers(total, rois, scale, bins)
+        if parts:
+            add_owned(_owned_kernel(grad.dtype), given, total, grad, True, parts)
+        else:
+            kernel = _kernel(grad.dtype, "ps_roi_pool", backward=True)
+            launch(kernel, grad.shape, [*given, grad], walked(total, bins, True))
     return total.to(grad.dtype)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -16,12 +17,8 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.scatter import (
-    NARROW,
-    alert_not_deterministic,
-    atomic_update,
-    require_atomics,
-)
+from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
+from ocl_backend.kernels.scatter import NARROW, atomic_update
 from ocl_backend.kernels.vectors import in_type
 
 IMAGE = """\
@@ -103,15 +100,40 @@ FORWARD = (
 )
 
 BACKWARD = WALK % (
-    "volatile __global T *target = x_data + x_at + image * x_step_n;\nconst T share = y / count;",
+    "const T share_of_bin = y / count;",
     """\
-        update(target + y0 * x_step_y + x0 * x_step_x, share * (1 - part_y) * (1 - part_x));
-        update(target + y0 * x_step_y + x1 * x_step_x, share * (1 - part_y) * part_x);
-        update(target + y1 * x_step_y + x0 * x_step_x, share * part_y * (1 - part_x));
-        update(target + y1 * x_step_y + x1 * x_step_x, share * part_y * part_x);""",
+        PUT(y0 * x_step_y + x0 * x_step_x, share_of_bin * (1 - part_y) * (1 - part_x));
+        PUT(y0 * x_step_y + x1 * x_step_x, share_of_bin * (1 - part_y) * part_x);
+        PUT(y1 * x_step_y + x0 * x_step_x, share_of_bin * part_y * (1 - part_x));
+        PUT(y1 * x_step_y + x1 * x_step_x, share_of_bin * part_y * part_x);""",
 )
 
+ATOMIC = "#define PUT(item, value) update(x_data + x_at + image * x_step_n + (item), value)\n"
+
+OWNED = """\
+#define PUT(item, value) ADD(image * x_step_n + (item), source, value)
+"""
+
+OWNED_WALK = """\
+const long first_region = rois_at, first_y = bin_y, first_x = bin_x;
+const T y = 1;
+for (long region = 0; region < regions; ++region) {
+    for (long own_y = 0; own_y < own_bins_y; ++own_y) {
+        for (long own_x = 0; own_x < own_bins_x; ++own_x) {
+            const long rois_at = first_region + 5 * region;
+            const long bin_y = first_y + own_y, bin_x = first_x + own_x;
+            const long source = region * grad_step_n + own_y * bins_x + own_x;
+%s
+        }
+    }
+}
+"""
+"""An owner has all bins of its channels, or, of position-sensitive ones, the only bin."""
+
 NUMBERS = ("operator", "images", "height", "width", "x_step_n", "x_step_y", "x_step_x")
+
+
+RATIO = (Scalar("ratio", "long"), Scalar("aligned", "long"))
 
 
 def operands(dtype: torch.dtype, x: torch.dtype) -> list[Operand | Scalar]:
@@ -135,16 +157,46 @@ def _kernel(dtype: torch.dtype, rois: torch.dtype, backward: bool) -> Kernel:
     wide = NARROW.get(dtype, dtype) if backward else dtype
     helpers = in_type(HELPERS, value)
     if backward:
-        helpers += atomic_update(value, wide.itemsize, "add")
+        helpers += atomic_update(value, wide.itemsize, "add") + ATOMIC
     parameters = (
         *operands(rois, wide),
-        Scalar("ratio", "long"),
-        Scalar("aligned", "long"),
+        *RATIO,
         Operand("y", dtype, "input" if backward else "output"),
     )
     body = in_type(BACKWARD if backward else FORWARD, value)
     name = "roi_align_backward" if backward else "roi_align"
     return Kernel(name, value, parameters, body, helpers, scalar_only=True, work=64)
+
+
+@cache
+def _owned_kernel(dtype: torch.dtype, rois: torch.dtype) -> Kernel:
+    helpers = in_type(HELPERS, dtype_of(dtype).value)
+    return owned_regions("roi_align_owned", dtype, rois, RATIO, BACKWARD, helpers)
+
+
+def owned_regions(
+    name: str, dtype: torch.dtype, rois: torch.dtype, scalars: Sequence[Scalar], walk: str,
+    helpers: str,
+) -> Kernel:  # fmt: skip
+    """Return the kernel of owners that `add_owned` launches.
+
+    Args:
+        name: of it.
+        dtype: of the gradient.
+        rois: of the regions.
+        scalars: further numbers.
+        walk: C of a bin that calls `PUT(item, value)` for what is added to an item of the image.
+        helpers: functions that it calls.
+    """
+    parameters = (
+        *operands(rois, NARROW.get(dtype, dtype)),
+        *scalars,
+        Operand("grad", dtype, "address"),
+        *(Scalar(n, "long") for n in ("regions", "own_bins_y", "own_bins_x", "grad_step_n")),
+    )
+    value = dtype_of(dtype).value
+    text = OWNED_WALK % walk
+    return owned_kernel(name, value, parameters, text, helpers + OWNED, "x")
 
 
 def numbers(x: Tensor, rois: Tensor, scale: float, bins: Sequence[int]) -> list[Tensor | float]:
@@ -233,15 +285,52 @@ def _sampled_backward(
     aligned: bool,
     sensitive: bool,
 ) -> Tensor:
-    alert_not_deterministic(f"{'ps_' if sensitive else ''}roi_align_backward_ocl")
-    require_atomics(grad)
-    total = grad.new_zeros(*size, dtype=NARROW.get(grad.dtype, grad.dtype))
+    bins = (grad.shape[2], grad.shape[3])
+    parts = region_parts(grad, bins, sensitive)
+    name = f"{'ps_' if sensitive else ''}roi_align_backward_ocl"
+    total = zeros_to_add_to(name, grad, size, parts)
     if grad.numel():
-        bins = grad.shape[2:]
-        given = [*numbers(total, rois, scale, bins), ratio, int(aligned), grad]
-        kernel = _kernel(grad.dtype, rois.dtype, True)
-        launch(kernel, grad.shape, given, walked(total, bins, sensitive))
+        given = [*numbers(total, rois, scale, bins), ratio, int(aligned)]
+        if parts:
+            add_owned(_owned_kernel(grad.dtype, rois.dtype), given, total, grad, sensitive, parts)
+        else:
+            kernel = _kernel(grad.dtype, rois.dtype, True)
+            launch(kernel, grad.shape, [*given, grad], walked(total, bins, sensitive))
     return total.to(grad.dtype)
+
+
+def region_parts(grad: Tensor, bins: tuple[int, int], sensitive: bool) -> int:
+    """Return into how many parts owners share the channels of `grad`, [k, c, *bins]; 0: none."""
+    return owned_parts(grad.get_device(), prod(bins) if sensitive else 1, grad.shape[1])
+
+
+def add_owned(
+    kernel: Kernel, given: Sequence[Tensor | float], total: Tensor, grad: Tensor, sensitive: bool,
+    parts: int,
+) -> None:  # fmt: skip
+    """Add the gradient of regions to images by a kernel of `owned_regions`.
+
+    Args:
+        kernel: which.
+        given: `numbers` of `total`, and its further numbers.
+        total: images [n, c, h, w], dense.
+        grad: of the regions, [k, c, *bins].
+        sensitive: whether each bin has a channel of its own.
+        parts: of the channels, for owners.
+    """
+    regions, channels, tall, wide = grad.shape
+    bins, own = (tall, wide), (1, 1) if sensitive else (tall, wide)
+    shape = (parts, tall, wide) if sensitive else (parts, 1, 1)
+    moves = {
+        name: (0, *(steps[2:] if sensitive else (0, 0)))
+        for name, steps in walked(total, bins, sensitive).items()
+    }
+    moves["rois"] = (0, 0, 0)
+    moves["part"] = (1, 0, 0)
+    moves["grad"] = (0, wide, 1) if sensitive else (0, 0, 0)
+    step = total.stride(1) * (tall * wide if sensitive else 1)
+    numbers = (regions, *own, grad[0].numel(), -(-channels // parts), channels, step, tall * wide)
+    launch(kernel, shape, [*given, grad.contiguous(), *numbers], moves)
 
 
 def roi_align(
