@@ -68,7 +68,7 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         if kwargs:
             form = (form, *kwargs, *map(_form, kwargs.values()))
         if form not in accepted:
-            _ask(overload, args, kwargs)
+            ask(overload, args, kwargs)
             if len(accepted) >= MOST_FORMS:
                 accepted.clear()
             accepted.add(form)
@@ -95,7 +95,7 @@ def _form(value: Any) -> Any:
     return kind if kind in (torch.device, torch.Generator) else value
 
 
-def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Make a call of the same form on the CPU.
 
     Raises:

@@ -136,7 +136,7 @@ def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.Monke
     from ocl_backend.dispatch import accepted
 
     asked: list[str] = []
-    ask = accepted._ask
+    ask = accepted.ask
 
     def noted(overload: Any, *args: Any) -> None:
         asked.append(overload.name())
