@@ -27,17 +27,19 @@ CLASSES = 1000
 class Network(NamedTuple):
     """A network, and what an item of its input is.
 
-    `make` returns it on the CPU; `inputs` its arguments for a batch.
+    `make` returns it on the CPU; `inputs` its arguments for a batch. `is_trained_alone` says
+    whether one item can be trained: a normalisation over the items alone needs two.
     """
 
     name: str
     library: str
     make: Callable[[], nn.Module]
     inputs: Callable[[int], dict[str, Tensor]]
+    is_trained_alone: bool = True
 
 
 def images(name: str, side: int, batch: int) -> dict[str, Tensor]:
-    """Return images of three channels as the argument `name`, channels_last as those of cameras."""
+    """Return images of three channels as the argument `name`."""
     return {name: torch.randn(batch, 3, side, side)}
 
 
@@ -93,11 +95,12 @@ def _transformers(model: str, config: str, **options: Any) -> nn.Module:
 def _vision(name: str, folder: str = "", side: int = SIDE, **options: Any) -> Network:
     make = partial(_torchvision, folder, name, **options)
     given = films if folder == ".video" else partial(images, "x", side)
-    return Network(name, "torchvision", make, given)
+    return Network(name, "torchvision", make, given, name not in NORMALISED)
 
 
-def _of_timm(name: str, side: int = SIDE) -> Network:
-    return Network(name, "timm", partial(_timm, name), partial(images, "x", side))
+def _of_timm(name: str) -> Network:
+    given = partial(images, "x", SIDE)
+    return Network(name, "timm", partial(_timm, name), given, name not in NORMALISED)
 
 
 def _language(
@@ -111,8 +114,10 @@ def _language(
     return Network(name, "transformers", make, partial(texts, arguments, WORDS))
 
 
+NORMALISED = ("deeplabv3_resnet50", "mobilenetv4_conv_medium", "levit_256")
+"""Networks that normalise one pixel per image."""
 BOTH = ("input_ids", "decoder_input_ids")
-SEGMENTED = {"weights_backbone": None, "num_classes": 21}
+SEGMENTED: dict[str, Any] = {"weights_backbone": None, "num_classes": 21}
 NETWORKS = (
     _vision("swin_v2_t", side=256),
     _vision("fcn_resnet50", ".segmentation", **SEGMENTED),
@@ -135,9 +140,7 @@ NETWORKS = (
               num_attention_heads=12, intermediate_size=3072),
     _language("electra_small", "ElectraForSequenceClassification", "ElectraConfig"),
     _language("t5_small", "T5ForConditionalGeneration", "T5Config", BOTH),
-    _language("bart_base", "BartForConditionalGeneration", "BartConfig", BOTH, d_model=768,
-              encoder_layers=6, decoder_layers=6, encoder_attention_heads=12,
-              decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072),
+    _language("mobilebert", "MobileBertForMaskedLM", "MobileBertConfig"),
     _language("opt_125m", "OPTForCausalLM", "OPTConfig"),
     _language("pythia_160m", "GPTNeoXForCausalLM", "GPTNeoXConfig", hidden_size=768,
               num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072),

@@ -5,7 +5,9 @@
 
 A network is met in fp32 and in bf16 (autocast, images and films channels_last), with 1 and 32
 items, in evaluation and training, in a process of its own. The file is a recording as
-`torch.ocl.tunable` writes it, of one step of each: calls of a problem add up over all of them.
+`torch.ocl.tunable` writes it, of one step of each: calls of a problem add up over all of them, and
+the most called stand first. Beyond a bound, those are left out in which least time goes, by the
+roofline of a large GPU.
 """
 
 from __future__ import annotations
@@ -27,17 +29,23 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.shapes.networks import NETWORKS, Network
 from benchmarks.shapes.unbuilt import calls
 from oclgen import recording
-from oclgen.keys import parse_key
 from oclgen.problem import Problem
+from oclgen.roofline import Roofs
 
 BATCHES = (1, 32)
 DTYPES = ("fp32", "bf16")
 MODES = ("eval", "train")
+MOST = 2000
+"""Bound of a file's problems, some 90 bytes each."""
+GPU, LAUNCH_MS = Roofs(50_000.0, 4_000.0, {"fp16": 500_000.0, "bf16": 500_000.0}), 0.005
+"""The rates by which problems are weighed, of an H100 or H200, and the least time of one."""
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """The memory format that bf16 gets, by the number of dimensions."""
 
 
-def main(path: Path, names: Sequence[str], batches: Sequence[int], device: int) -> list[str]:
+def main(
+    path: Path, names: Sequence[str], batches: Sequence[int], device: int, most: int = MOST
+) -> list[str]:
     """Write a recording of networks, and print a line for each; return those that failed.
 
     Args:
@@ -45,6 +53,7 @@ def main(path: Path, names: Sequence[str], batches: Sequence[int], device: int) 
         names: of `NETWORKS`; all without any.
         batches: items of an input.
         device: index; its kind says which problems a network has.
+        most: problems that are kept.
     """
     met: Counter[Problem] = Counter()
     failed = []
@@ -61,8 +70,19 @@ def main(path: Path, names: Sequence[str], batches: Sequence[int], device: int) 
         new = len(own.keys() - met.keys())
         met += own
         print(f"{network.name}: {len(own)} problems, {new} new, {own.total()} calls", flush=True)
-        recording.dump(met, path)
+        recording.dump(heaviest(met, most), path)
     return failed
+
+
+def heaviest(met: Counter[Problem], most: int) -> Counter[Problem]:
+    """Return the `most` problems in which most time goes on a large GPU, with their calls."""
+
+    def milliseconds(problem: Problem) -> float:
+        roof = GPU.over(problem.flops, problem.bytes, problem.dtype)
+        return met[problem] * max(roof.ms, LAUNCH_MS)
+
+    kept = sorted(met, key=lambda one: (-milliseconds(one), one.key()))[:most]
+    return Counter({problem: met[problem] for problem in kept})
 
 
 def met_by(network: Network, batches: Sequence[int], device: int) -> Counter[Problem]:
@@ -79,6 +99,8 @@ def met_by(network: Network, batches: Sequence[int], device: int) -> Counter[Pro
     model = network.make().to(place := f"ocl:{device}")
     met: Counter[Problem] = Counter()
     for dtype, batch, mode in product(DTYPES, batches, MODES):
+        if (batch, mode) == (1, "train") and not network.is_trained_alone:
+            continue
         given = network.inputs(batch)
         if dtype != "fp32":
             model, given = _last(model), {name: _last(one) for name, one in given.items()}

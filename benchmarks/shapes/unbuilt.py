@@ -20,6 +20,9 @@ from ocl_backend.runtime import pending
 from oclgen.opencl.device import Device, devices
 from oclgen.problem import Problem
 
+DROPPED = 64
+"""Tuned calls after which all that waits is dropped."""
+
 
 class ValueNeededError(RuntimeError):
     """A step reads a number of the device, which nothing has computed."""
@@ -76,7 +79,9 @@ def calls(step: Callable[[], object], index: int = 0) -> Counter[Problem]:
     met: Counter[Problem] = Counter()
 
     def notice(call: tuned.TunedCall) -> None:
-        met[call.problem] += 1
+        met[call.choice.problem] += 1
+        if met.total() % DROPPED == 0:  # the line would be full one day, and then want its programs
+            pending.drop()
 
     with unbuilt(devices()[index]):
         tuned.observe(notice)

@@ -266,9 +266,7 @@ class Window:
 
         None as well where it is too much for one kernel.
         """
-        inside = {*tree}
-        texts = max(self._texts(i, inside, {}) for i in roots)
-        if max(len(tree), texts) > MOST_CALLS:
+        if len(tree) > MOST_CALLS:
             return None
         means = [j for j in tree if self.nodes[j].kind == "mean"]
         wide = {self.nodes[j].inputs[0].shape for j in means}
@@ -289,6 +287,9 @@ class Window:
                     return None
             elif any(self.nodes[j].kind == "index_copy" for j in roots):
                 return None
+        inside = {*tree}
+        if max(self._texts(i, inside, {}) for i in roots) > MOST_CALLS:
+            return None
         return Part(roots, sorted(tree), space)
 
     def _texts(self, i: int, tree: Collection[int], known: dict[int, int]) -> int:
