@@ -62,6 +62,13 @@ class Window:
         self.rows: dict[int, Part | None] = {}
         """Of such a call: the part that makes the rows in the products' launch."""
         self._connect()
+        self.is_apart = not any(
+            node.kind == "product" or any(source is not None for source in sources)
+            for node, sources in zip(self.nodes, self.sources, strict=True)
+        )
+        """Whether no call can be one with another, as where an optimiser fills its tensors."""
+        if self.is_apart:
+            return
         for i, node in enumerate(self.nodes):
             if node.kind == "product":
                 self._place_product(i)
@@ -325,6 +332,10 @@ class Window:
 
     def run(self) -> None:
         """Enqueue all launches."""
+        if self.is_apart:
+            for step in self.steps:
+                step.rule.alone(step)
+            return
         for unit in self.units:
             if unit.products:
                 row_products.run(self, unit)
