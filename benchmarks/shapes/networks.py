@@ -19,6 +19,8 @@ import ocl_backend.libraries  # noqa: F401 (registers the device, readies torchv
 SIDE = 224
 WORDS = 128
 """Words of a text."""
+LAYERS, VOCABULARY = 6, 50_000
+"""Of Qwen, whose 24 layers are alike: trained with 151,936 words it needs more than 24 GB."""
 FRAMES = 16
 """Frames of a film."""
 CLASSES = 1000
@@ -124,7 +126,7 @@ NETWORKS = (
     _vision("deeplabv3_resnet50", ".segmentation", **SEGMENTED),
     _vision("lraspp_mobilenet_v3_large", ".segmentation", **SEGMENTED),
     _vision("r3d_18", ".video"),
-    _vision("r2plus1d_18", ".video"),
+    _vision("mc3_18", ".video"),
     *map(
         _of_timm,
         (
@@ -145,8 +147,8 @@ NETWORKS = (
     _language("pythia_160m", "GPTNeoXForCausalLM", "GPTNeoXConfig", hidden_size=768,
               num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072),
     _language("qwen2_0.5b", "Qwen2ForCausalLM", "Qwen2Config", hidden_size=896,
-              num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
-              intermediate_size=4864),
+              num_hidden_layers=LAYERS, num_attention_heads=14, num_key_value_heads=2,
+              intermediate_size=4864, vocab_size=VOCABULARY),
     Network("whisper_tiny", "transformers",
             partial(_transformers, "WhisperForConditionalGeneration", "WhisperConfig"), spoken),
     Network("wav2vec2_base", "transformers",
