@@ -19,7 +19,7 @@ import mako
 import platformdirs
 
 _COLOURS = "mako.ext.pygmentplugin"
-"""What colours mako's error pages, which nobody here sees: its import takes 0.05 to 0.2 s."""
+"""What colours mako's error pages, which are not shown here. Its import takes 0.05 to 0.2 s."""
 _is_open = _COLOURS not in sys.modules
 if _is_open:
     sys.modules[_COLOURS] = None  # type: ignore[assignment] # as of a package that is missing

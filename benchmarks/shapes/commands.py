@@ -14,8 +14,13 @@ shapes = click.Group()
 @shapes.command()
 @click.argument("path", type=PATH)
 @click.option("--only", type=Names(), default=(), help="These networks; all without it.")
+@click.option("--batch", "batches", type=click.IntRange(1), multiple=True,
+              help="Items of an input, repeatable; 1 and 32 without it.")  # fmt: skip
+@click.option("--most", default=2000, show_default=True, help="Problems, the heaviest.")
 @click.option("--device", default=0, show_default=True, help="Index; nothing runs on it.")
-def record_networks(path: Path, only: tuple[str, ...], device: int) -> None:
+def record_networks(
+    path: Path, only: tuple[str, ...], batches: tuple[int, ...], most: int, device: int
+) -> None:
     """Record the problems of forty networks, without computing them; exits with 1 if one fails.
 
     It needs torchvision, timm and transformers. With the limits of a GPU that is not here:
@@ -26,7 +31,7 @@ def record_networks(path: Path, only: tuple[str, ...], device: int) -> None:
     from benchmarks.shapes.record import main as run
 
     names = Names(tuple(one.name for one in NETWORKS)).convert(only, None, None) if only else ()
-    if run(path, names, BATCHES, device):
+    if run(path, names, batches or BATCHES, device, most):
         raise SystemExit(1)
 
 

@@ -41,7 +41,13 @@ class Network(NamedTuple):
 
 
 def images(name: str, side: int, batch: int) -> dict[str, Tensor]:
-    """Return images of three channels as the argument `name`."""
+    """Return images of three channels.
+
+    Args:
+        name: of the argument.
+        side: pixels along height and width.
+        batch: images.
+    """
     return {name: torch.randn(batch, 3, side, side)}
 
 
@@ -51,7 +57,13 @@ def films(batch: int) -> dict[str, Tensor]:
 
 
 def texts(names: tuple[str, ...], words: int, batch: int) -> dict[str, Tensor]:
-    """Return texts of `words` words, the same for all arguments."""
+    """Return ids of words, the same for all arguments.
+
+    Args:
+        names: of the arguments.
+        words: of a text.
+        batch: texts.
+    """
     ids = torch.randint(3, CLASSES, (batch, words))
     return dict.fromkeys(names, ids)
 

@@ -35,8 +35,6 @@ from oclgen.roofline import Roofs
 BATCHES = (1, 32)
 DTYPES = ("fp32", "bf16")
 MODES = ("eval", "train")
-MOST = 2000
-"""Bound of a file's problems, some 90 bytes each."""
 GPU, LAUNCH_MS = Roofs(50_000.0, 4_000.0, {"fp16": 500_000.0, "bf16": 500_000.0}), 0.005
 """The rates by which problems are weighed, of an H100 or H200, and the least time of one."""
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -44,7 +42,7 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def main(
-    path: Path, names: Sequence[str], batches: Sequence[int], device: int, most: int = MOST
+    path: Path, names: Sequence[str], batches: Sequence[int], device: int, most: int
 ) -> list[str]:
     """Write a recording of networks, and print a line for each; return those that failed.
 

@@ -2,7 +2,7 @@
 
 Every program stays unbuilt, so that every launch waits for it in order, as in a first step
 (`ocl_backend.runtime.pending`). A step that needs no value on the host ends at once. Buffers are
-allocated, but nobody writes to them: a processor's runtime takes no memory for them.
+allocated, but no kernel writes to them: a processor's runtime takes no memory for them.
 """
 
 from __future__ import annotations

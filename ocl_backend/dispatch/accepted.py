@@ -101,6 +101,11 @@ def _form(value: Any) -> Any:
 def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Make a call of the same form on the CPU.
 
+    Args:
+        overload: the operator.
+        args: of the call.
+        kwargs: of the call.
+
     Raises:
         Exception: what the CPU raises.
     """

@@ -11,7 +11,6 @@ from typing import Any
 from ocl_backend.runtime import shim
 from oclgen.opencl.device import LaunchError
 
-
 _FUNCTIONS = re.compile(r"\bvoid\s+(\w+)\(")
 """One pattern for all names: each new one takes half a millisecond."""
 
