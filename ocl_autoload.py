@@ -6,11 +6,13 @@ Devices and operators are left to `ocl_backend.opened`, which the first use of a
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import signal
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -244,6 +246,25 @@ class _Closed(ModuleType):
         seed = number
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let the garbage collector rest: what is made within the context stays until the end.
+
+    Else the 50,000 new objects let it look through all of torch's, which takes 0.1 to 0.2 s. So
+    they join the oldest ones, as if they had been looked through.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():  # a program's own frozen objects stay frozen
+            gc.freeze()
+            gc.unfreeze()
+        if collects:
+            gc.enable()
+
+
 def _import_opened() -> None:
     """Open the devices, whole: torch takes an operator once, so that half of them is no state.
 
@@ -255,7 +276,8 @@ def _import_opened() -> None:
     if handler is not None:  # None is also one that was not set from Python
         signal.signal(signal.SIGINT, lambda number, _frame: met.append(number))
     try:
-        from ocl_backend import opened  # noqa: F401
+        with _uncollected():
+            from ocl_backend import opened  # noqa: F401
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)

@@ -11,6 +11,7 @@ import click
 
 from benchmarks.costs.commands import costs
 from benchmarks.options import KINDS, MEASURING, PATH, Names
+from benchmarks.shapes.commands import shapes
 from oclgen.problem import DTYPES
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -60,7 +61,7 @@ def _measuring(kind: str, title: str) -> click.Command:
 
 for _kind, _title in KINDS.items():
     main.add_command(_measuring(_kind, _title))
-for _command in costs.commands.values():
+for _command in (*costs.commands.values(), *shapes.commands.values()):
     main.add_command(_command)
 
 

@@ -2,7 +2,7 @@
 
 They differ from operator to operator without a rule. So the CPU is asked once for each form of a
 call: its dtypes, options and the range of its numbers. A call of a known form costs one look-up,
-and one that the shim recalls costs nothing.
+and one that the shim recalls costs nothing. Forms are kept for later processes (`known_forms`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ocl_backend.dispatch import known_forms
 from ocl_backend.dispatch.errors import NO_KERNEL, raised
 
 MOST_ITEMS = 1 << 13
@@ -57,7 +58,7 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         overload: the operator.
     """
     accepted: set[Any] = set()
-    schema = overload._schema
+    schema, name = overload._schema, overload.name()
     if not schema.name.startswith("aten::"):  # others check what they take themselves
         return _accept
     if schema.name.endswith("_backward") and not any(a.is_out for a in schema.arguments):
@@ -68,7 +69,9 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         if kwargs:
             form = (form, *kwargs, *map(_form, kwargs.values()))
         if form not in accepted:
-            _ask(overload, args, kwargs)
+            if not (known := known_forms.of_user()).has(name, form):
+                ask(overload, args, kwargs)
+                known.add(name, form)
             if len(accepted) >= MOST_FORMS:
                 accepted.clear()
             accepted.add(form)
@@ -95,8 +98,13 @@ def _form(value: Any) -> Any:
     return kind if kind in (torch.device, torch.Generator) else value
 
 
-def _ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Make a call of the same form on the CPU.
+
+    Args:
+        overload: the operator.
+        args: of the call.
+        kwargs: of the call.
 
     Raises:
         Exception: what the CPU raises.

@@ -103,7 +103,7 @@ class Programs:
 
     def __post_init__(self) -> None:
         """Name the device as the cache does."""
-        self._identity = _identity(self.info)
+        self._identity = str(_identity(self.info))
         self._is_stored = self.info.runtime not in OWN_CACHES
         is_gpu = self.info.kind == "gpu" and not self.info.is_profiled
         sizes = lanes.sizes_of(self.handle, Path(cl._cl.__file__)) if is_gpu else ()
@@ -229,8 +229,8 @@ class Programs:
 
     def key(self, source: str) -> str:
         """Return the name of a program on disk: a digest of all that its binary depends on."""
-        parts = (self._identity, self.options(source), source)
-        return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+        text = f"{self._identity}\0{self.options(source)}\0{source}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _load(self, key: str, binary: bytes) -> Any:
         with suppress(cl.Error):

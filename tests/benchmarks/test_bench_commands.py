@@ -42,7 +42,10 @@ def test_the_command_lists_its_commands_and_imports_none_of_them(tmp_path: Path)
         "print([name for name in sys.modules if name == 'torch' or name.startswith('benchmarks.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    commands = ["benchmarks.costs", "benchmarks.options", "benchmarks.costs.commands"]
+    commands = [
+        *("benchmarks.costs", "benchmarks.options", "benchmarks.costs.commands"),
+        *("benchmarks.shapes", "benchmarks.shapes.commands"),
+    ]
     assert done.stdout == f"{[*commands, 'benchmarks.__main__']}\n"
 
 

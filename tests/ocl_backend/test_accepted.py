@@ -136,13 +136,13 @@ def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.Monke
     from ocl_backend.dispatch import accepted
 
     asked: list[str] = []
-    ask = accepted._ask
+    ask = accepted.ask
 
     def noted(overload: Any, *args: Any) -> None:
         asked.append(overload.name())
         ask(overload, *args)
 
-    monkeypatch.setattr(accepted, "_ask", noted)
+    monkeypatch.setattr(accepted, "ask", noted)
     for size in (3, 4, 5, 6):  # calls of other sizes are not recalled
         torch.bitwise_left_shift(
             *[torch.ones(size, 2, 1, 3, dtype=torch.int16, device=place(device))] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import gc
 import json
 import os
 import subprocess
@@ -214,3 +215,29 @@ def test_word_is_left_of_the_shim_and_its_sources() -> None:
     assert Path(known["library"]).exists()
     assert known["devices"] >= 1
     assert len(known["sources"]) > 10
+
+
+def test_the_collector_rests_while_devices_are_opened_and_goes_on() -> None:
+    frozen = gc.get_freeze_count()
+    with ocl_autoload._uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
+    gc.disable()
+    try:
+        with ocl_autoload._uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_what_a_program_froze_stays_frozen() -> None:
+    before = gc.get_freeze_count()
+    gc.freeze()
+    try:
+        with ocl_autoload._uncollected():
+            pass
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

@@ -62,6 +62,13 @@ class Window:
         self.rows: dict[int, Part | None] = {}
         """Of such a call: the part that makes the rows in the products' launch."""
         self._connect()
+        self.is_apart = not any(
+            node.kind == "product" or any(source is not None for source in sources)
+            for node, sources in zip(self.nodes, self.sources, strict=True)
+        )
+        """Whether no call can be one with another, as where an optimiser fills its tensors."""
+        if self.is_apart:
+            return
         for i, node in enumerate(self.nodes):
             if node.kind == "product":
                 self._place_product(i)
@@ -266,9 +273,7 @@ class Window:
 
         None as well where it is too much for one kernel.
         """
-        inside = {*tree}
-        texts = max(self._texts(i, inside, {}) for i in roots)
-        if max(len(tree), texts) > MOST_CALLS:
+        if len(tree) > MOST_CALLS:
             return None
         means = [j for j in tree if self.nodes[j].kind == "mean"]
         wide = {self.nodes[j].inputs[0].shape for j in means}
@@ -289,6 +294,9 @@ class Window:
                     return None
             elif any(self.nodes[j].kind == "index_copy" for j in roots):
                 return None
+        inside = {*tree}
+        if max(self._texts(i, inside, {}) for i in roots) > MOST_CALLS:
+            return None
         return Part(roots, sorted(tree), space)
 
     def _texts(self, i: int, tree: Collection[int], known: dict[int, int]) -> int:
@@ -324,6 +332,10 @@ class Window:
 
     def run(self) -> None:
         """Enqueue all launches."""
+        if self.is_apart:
+            for step in self.steps:
+                step.rule.alone(step)
+            return
         for unit in self.units:
             if unit.products:
                 row_products.run(self, unit)

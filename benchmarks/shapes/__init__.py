@@ -1,0 +1,1 @@
+"""Which problems networks meet that users run: the list of networks, and their recording."""
