@@ -17,18 +17,8 @@ from pathlib import Path
 
 import mako
 import platformdirs
-
-_COLOURS = "mako.ext.pygmentplugin"
-"""What colours mako's error pages, which are not shown here. Its import takes 0.05 to 0.2 s."""
-_is_open = _COLOURS not in sys.modules
-if _is_open:
-    sys.modules[_COLOURS] = None  # type: ignore[assignment] # as of a package that is missing
-try:
-    from mako.lookup import TemplateLookup
-    from mako.template import Template
-finally:
-    if _is_open:
-        del sys.modules[_COLOURS]
+from mako.lookup import TemplateLookup
+from mako.template import Template
 
 
 class Templates:
