@@ -6,6 +6,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from oclgen.families.gemm import gemm_register
 from oclgen.families.parts.blocking import splits
@@ -42,7 +43,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
 
 def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
     width = gemm_register.width_of(problem, limits)
-    return {
+    values: dict[str, tuple[Value, ...]] = {
         # 16 to 28 vectors of accumulators fill the register file and hide its latency
         "item_m": up_to(problem.m, 1, 2, 4, 6, 8, 12, 14),
         "item_n": up_to(problem.n, *(width * count for count in (1, 2, 3, 4))),
@@ -61,3 +62,8 @@ def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, .
         "split_k": splits(problem, limits, 1, 2, 4, 8, *((16, 32, 64) if problem.trans_a else ())),
         "share": (gemm_register.ALONE,),
     }
+    # tiles of first guesses are counted out for the product's edges: any size may be best there
+    for guess in islice(gemm_register.guesses(problem, limits), 1):
+        for name in ("item_m", "item_n", "loop_m", "split_k"):
+            values[name] = tuple(sorted({*values[name], getattr(guess, name)}))
+    return values

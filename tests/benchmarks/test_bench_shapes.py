@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+
+import ocl_backend.libraries  # noqa: F401 (first: it readies torchvision)
+
 pytest.importorskip("torchvision")
 
 from torch import nn
