@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,20 @@ RECORDED = {"forty_networks.jsonl": 2000, "forty_networks_batch1.jsonl": 1000}
 CONV = "conv:1,3,8,8,4,3,3:s1,1:p1,1:d1,1:g1:fp32:fwd:bias:relu"
 
 
+ALONE = "SHAPES_ARE_RECORDED"
+alone = pytest.mark.skipif(ALONE not in os.environ, reason="runs in a process of its own")
+"""Recording leaves kernels that nothing builds, for which later launches would wait without end."""
+
+
+def test_recordings_are_right_in_a_process_of_their_own(any_device: None) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "device", __file__]
+    done = subprocess.run(
+        command, env={**os.environ, ALONE: "1"}, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
+
+
 def small() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 5))
 
@@ -59,6 +76,7 @@ def test_the_recording_is_bounded_and_has_each_problem_once(name: str) -> None:
     }  # fmt: skip
 
 
+@alone
 def test_steps_are_met_without_a_build(device: Device) -> None:
     built = device.programs.tally.built
     model = small().to(f"ocl:{device.index}").eval()
@@ -70,12 +88,14 @@ def test_steps_are_met_without_a_build(device: Device) -> None:
     assert (x + 1).cpu().isfinite().all()  # the device computes again
 
 
+@alone
 def test_a_step_that_needs_a_value_is_refused(device: Device) -> None:
     x = given(1)["x"].to(f"ocl:{device.index}")
     with pytest.raises((ValueNeededError, RuntimeError), match="value"):
         calls(lambda: (x * 3).sum().item(), device.index)
 
 
+@alone
 def test_modes_and_dtypes_of_a_network_are_met(device: Device) -> None:
     network = Network("small", "here", small, given, is_trained_alone=False)
     met = record.met_by(network, (1, 2), device.index)
@@ -87,6 +107,7 @@ def test_modes_and_dtypes_of_a_network_are_met(device: Device) -> None:
     assert {n for n, _, direction in kinds if direction == "bwd_weights"} == {2}
 
 
+@alone
 def test_the_heaviest_are_kept_and_what_loses_most_comes_first(device: Device) -> None:
     sizes = (64, 128, 2048)
     met = Counter({parse_key(f"gemm:{n}x{n}x{n}:fp32:nn:b1:-:-:none"): 2 for n in sizes})
