@@ -49,10 +49,13 @@ class _Nothing:
 def unbuilt(device: Device) -> Iterator[None]:
     """Build no program of a device within the context; what was launched there is dropped.
 
+    Kernels that were asked for stay unbuilt, and a later launch of one waits without end: the
+    process is to end soon.
+
     The CPU is not asked whether it takes a call, since some answers need the call's values.
 
     Args:
-        device: opened, with nothing that waits. What it prepares here is forgotten at the end.
+        device: opened, with nothing that waits. Tuned calls are forgotten at the end.
     """
     ahead, nothing = device.ahead, _Nothing()
     device.ahead = nothing  # type: ignore[assignment]

@@ -6,7 +6,6 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 
 from oclgen.families.gemm import gemm_register
 from oclgen.families.parts.blocking import splits
@@ -63,7 +62,7 @@ def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, .
         "share": (gemm_register.ALONE,),
     }
     # tiles of first guesses are counted out for the product's edges: any size may be best there
-    for guess in islice(gemm_register.guesses(problem, limits), 1):
+    for guess in gemm_register.guesses(problem, limits)[:1]:
         for name in ("item_m", "item_n", "loop_m", "split_k"):
             values[name] = tuple(sorted({*values[name], getattr(guess, name)}))
     return values

@@ -68,7 +68,6 @@ def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tens
     numbers = {"start": start, "end": end, "last": steps - 1}
     if not out.dtype.is_floating_point:
         step, rest = divmod(int(end) - int(start), steps - 1) if steps else (0, 0)
-        step = _wrapped(step)
         whole: dict[str, Number]
         whole = {"start": int(start), "step": step, "rest": rest, "last": steps - 1}
         return _ramp(out, EVEN_INTEGERS, whole)
@@ -93,11 +92,6 @@ long to_zero(const ulong whole, const long rest)
     return (long)whole + ((long)whole < 0 && rest);
 }
 """
-
-
-def _wrapped(number: int) -> int:
-    """Return the int64 that equals a number modulo 2 to the 64."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 POW_ULP = 16

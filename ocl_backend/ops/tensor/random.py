@@ -258,7 +258,6 @@ def random_from_(x: Tensor, low: int, high: int | None, *, generator: Generator 
     span = end - low
     narrow = span <= 2**31
     expression = INTEGERS if narrow else WIDE_INTEGERS if span < 2**64 else ALL_INTEGERS
-    span = (span + 2**63) % 2**64 - 2**63  # the bits of an unsigned number
     items = 4 if narrow else 2
     numbers: dict[str, Number] = {"low": low, "range": span}
     return draw("integers", x, generator, numbers, f"({expression}) + low", "long", items)

@@ -19,6 +19,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
 from ocl_backend.kernels.scatter import NARROW, atomic_update
 from ocl_backend.kernels.vectors import in_type
+from oclgen.problem_parts import output_size
 
 MOST_ITEMS = 1 << 26
 """Items of the columns that exist at a time; images beyond them have their turns."""
@@ -293,7 +294,7 @@ def check_offsets(
     """
     geometry = _geometry(weight, tuple(numbers))
     sides = zip(x.shape[2:], *astuple(geometry)[:4], strict=True)
-    sizes = [(size + 2 * pad - gap * (k - 1) - 1) // step + 1 for size, k, step, pad, gap in sides]
+    sizes = [output_size(*side) for side in sides]
     if list(offset.shape[2:]) != sizes or len(offset) != len(x):
         raise RuntimeError(
             f"deform_conv2d has {len(x)} results of {sizes} pixels, its offsets are for "

@@ -7,6 +7,7 @@ they lie: each of their items is multiplied with vectors of own rows. So nothing
 and what softmax finds for a row it finds for a vector of rows.
 
 tiles       text of attention_lanes_tiles.cl.mako
+kernel      its name
 direction   fwd, bwd_q or bwd_kv
 vec         lanes of a vector
 vectors     vectors of a block of own rows
@@ -21,7 +22,6 @@ philox      whether probabilities are dropped
 <%
     vf, vi, vl = (f"{name}{vec}" for name in ("float", "int", "ulong"))
     is_forward, by_keys = direction == "fwd", direction == "bwd_kv"
-    names = {"fwd": "attention_lanes", "bwd_q": "attention_lanes_grad_q", "bwd_kv": "attention_lanes_grad_kv"}
     height = vec * vectors
     # name of own rows, the others that they are multiplied with, items of a row
     pairs = (("k", "q", dim), ("v", "grad", dim_v)) if by_keys else (("q", "k", dim), ("grad", "v", dim_v))
@@ -42,7 +42,7 @@ philox      whether probabilities are dropped
 %>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void ${names[direction]}(
+void ${kernel}(
     ${tensor("q")}
     ${tensor("k")}
     ${tensor("v")}

@@ -47,11 +47,11 @@ class Config(BaseConfig):
     def local_bytes(self, problem: AttentionProblem) -> int:
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
-        items = {"fwd": dim + dim_v, "bwd_q": 2 * dim + dim_v, "bwd_kv": 2 * dim + 2 * dim_v}
+        own = dim + dim_v if problem.is_gradient else dim
         others = round_up(dim, self.vec) + round_up(dim_v, self.vec)
         scores = self.height * (2 if problem.is_gradient else 1)
-        own = self.blocks * self.height * items[problem.direction]
-        return 4 * (own + self.tile * (others + scores))
+        blocks = self.blocks * self.height * (own + sum(_results(problem)))
+        return 4 * (blocks + self.tile * (others + scores))
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -114,12 +114,14 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         counts=_counts(problem, config),
-        philox=parts.philox(config.vec) if problem.dropout else "",
+        load_part=parts.load_part(config.vec),
+        **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
     )
     return render(
         NAME,
         tiles=tiles,
+        kernel=KERNELS[problem.direction],
         dim=problem.head_dim,
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
@@ -130,10 +132,16 @@ def _text(problem: AttentionProblem, config: Config) -> str:
 
 def _counts(problem: AttentionProblem, config: Config) -> list[int]:
     """Return how many items of rows that are results have their sums in registers at once."""
-    sizes = {
+    counts = {
+        part for size in _results(problem) for part in (min(config.sums, size), size % config.sums)
+    }
+    return sorted(counts - {0})
+
+
+def _results(problem: AttentionProblem) -> tuple[int, ...]:
+    """Return the items of a row of each result."""
+    return {
         "fwd": (problem.value_dim,),
         "bwd_q": (problem.head_dim,),
         "bwd_kv": (problem.head_dim, problem.value_dim),
     }[problem.direction]
-    counts = {part for size in sizes for part in (min(config.sums, size), size % config.sums)}
-    return sorted(counts - {0})

@@ -2,29 +2,19 @@
 What the kernels of attention_lanes are made of: rows turned, tiles, products, masks and dropout.
 
 preamble    typedef of elem_t and the macros LOADn and STOREn
-direction, vec, vectors, sums, masked, philox   as in attention_lanes
+direction, vec, vectors, sums, masked   as in attention_lanes
+load_part, philox, kept     as in attention_tiles
 counts      items of an own row that are summed at once
 </%doc>
 <%
-    vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
+    vf, vi = f"float{vec}", f"int{vec}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
 %>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
 
-${vf} load_part(__global const elem_t *p, const int count)
-{
-    if (count >= ${vec}) {
-        return LOAD${vec}(p);
-    }
-    float part[${vec}];
-    for (int i = 0; i < ${vec}; ++i) {
-        part[i] = i < count ? LOAD1(p + i) : 0.0f;
-    }
-    return vload${vec}(0, part);
-}
-
+${load_part}
 // item i of a row of `size` becomes lane `lane` of vector i * vectors
 void turn_in(__local float *to, __global const elem_t *row, const int size)
 {
@@ -130,14 +120,5 @@ ${vf} mask_of(__global const elem_t *mask, const long *places)
 % if philox:
 
 ${philox}
-// 0 for dropped scores, 1 / (1 - p) for the others; `counters` are those of the first scores of heads
-${vf} kept(const ulong seed, const ${vl} counters, const ${vi} query, const ${vi} key, const int keys, const float chance)
-{
-    ${vu} drawn[4];
-    philox(seed, counters + convert_${vl}(query & ~8) * (ulong)keys + convert_${vl}(key & ~8), drawn);
-    const ${vi} far = (key & 8) != 0;
-    const ${vu} number = select(select(drawn[0], drawn[1], far), select(drawn[2], drawn[3], far), (query & 8) != 0);
-    const ${vf} uniform = convert_${vf}(number >> 8) * 0x1p-24f;
-    return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
-}
+${kept}\
 % endif

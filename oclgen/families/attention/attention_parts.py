@@ -100,6 +100,24 @@ def arguments(problem: AttentionProblem) -> tuple[Arg, ...]:
     return (*args, Scalar(problem.scale, "float", "scale"))
 
 
+def load_part(vec: int) -> str:
+    """Return the text of a function that loads `vec` items, of which some lie beyond a row."""
+    return render("attention_load_part", vec=vec)
+
+
+def dropout(problem: AttentionProblem, vec: int, counter: str) -> dict[str, str]:
+    """Return the texts by which a kernel drops probabilities, empty where it drops none.
+
+    Args:
+        problem: says whether it does.
+        vec: scores at once.
+        counter: C type of the counters of the first scores of heads: one, or one for each score.
+    """
+    if not problem.dropout:
+        return {"philox": "", "kept": ""}
+    return {"philox": philox(vec), "kept": render("attention_kept", vec=vec, counter=counter)}
+
+
 def philox(vec: int) -> str:
     """Return the text of the random numbers by which all families drop the same probabilities."""
     return render("attention_philox", vec=vec)

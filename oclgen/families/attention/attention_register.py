@@ -153,10 +153,13 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
 def _text(problem: AttentionProblem, config: Config) -> str:
     shared: dict[str, Any] = asdict(config)
     write_out = parts.unrolled if shared.pop("unrolled") else str
-    philox = parts.philox(config.vec) if problem.dropout else ""
-    shared |= {"masked": problem.mask, "philox": philox}
-    preamble = dtype_preamble(problem.dtype)
-    tiles = render("attention_tiles", preamble=preamble, **shared)
+    shared |= {"masked": problem.mask, **parts.dropout(problem, config.vec, "ulong")}
+    tiles = render(
+        "attention_tiles",
+        preamble=dtype_preamble(problem.dtype),
+        load_part=parts.load_part(config.vec),
+        **shared,
+    )
     sizes: dict[str, Any] = config.widths(problem)
     if problem.direction == "fwd":
         sizes["width"] = sizes["width_v"]

@@ -8,10 +8,12 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 local_m, local_n, item_m, item_v, vec   as above; vec is the width of a vector
 unroll_k    steps of a product that are written out; they divide vec
 masked      there is an additive mask
+load_part   text of attention_load_part.cl.mako
 philox      text of attention_philox.cl.mako where probabilities are dropped, else empty
+kept        text of attention_kept.cl.mako, likewise
 </%doc>
 <%
-    vf, vi, vu, vl = (f"{name}{vec}" for name in ("float", "int", "uint", "ulong"))
+    vf, vi = f"float{vec}", f"int{vec}"
     lanes = ", ".join(map(str, range(vec)))
     group = local_m * local_n
     def halves(combine, name, width):
@@ -35,18 +37,7 @@ float total(const ${vf} v)
     return ${halves("({} + {})", "v", vec)};
 }
 
-${vf} load_part(__global const elem_t *p, const int count)
-{
-    if (count >= ${vec}) {
-        return LOAD${vec}(p);
-    }
-    float part[${vec}];
-    for (int i = 0; i < ${vec}; ++i) {
-        part[i] = i < count ? LOAD1(p + i) : 0.0f;
-    }
-    return vload${vec}(0, part);
-}
-
+${load_part}
 void store_part(__global elem_t *p, const ${vf} value, const int count)
 {
     if (count >= ${vec}) {
@@ -153,14 +144,5 @@ ${vf} mask_of(__global const elem_t *p, const long stride, const int count)
 ${philox}
 #define LANES ((${vi})(${lanes}))
 
-// 0 for dropped scores, 1 / (1 - p) for the others; `counter` is that of the first score of the head
-${vf} kept(const ulong seed, const ulong counter, const ${vi} query, const ${vi} key, const int keys, const float chance)
-{
-    ${vu} drawn[4];
-    philox(seed, counter + convert_${vl}(query & ~8) * (ulong)keys + convert_${vl}(key & ~8), drawn);
-    const ${vi} far = (key & 8) != 0;
-    const ${vu} number = select(select(drawn[0], drawn[1], far), select(drawn[2], drawn[3], far), (query & 8) != 0);
-    const ${vf} uniform = convert_${vf}(number >> 8) * 0x1p-24f;
-    return select((${vf})(0.0f), (${vf})(1.0f / chance), uniform < chance);
-}
+${kept}\
 % endif
