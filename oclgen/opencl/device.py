@@ -33,6 +33,8 @@ from oclgen.opencl.programs import BuildError as BuildError  # noqa: E402
 from oclgen.opencl.programs import Programs  # noqa: E402
 from oclgen.opencl.shown import info_of, kind_of, limits_of  # noqa: E402
 
+FILLED_AT_ONCE = 1 << 30
+"""Bytes of one command: a driver may count those of a fill in 32 bits."""
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
 
@@ -182,7 +184,9 @@ class Device:
             LaunchError: there is no room for the buffer.
         """
         try:
-            cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), begin, size)
+            for first in range(0, size, FILLED_AT_ONCE):
+                part = min(FILLED_AT_ONCE, size - first)
+                cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), begin + first, part)
         except cl.Error as error:
             raise LaunchError(f"{self.name}: {error}") from error
 

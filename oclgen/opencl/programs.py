@@ -43,6 +43,9 @@ def _unless_asked(tell: Callable[[str], None]) -> Callable[[str], None]:
 cl.compiler_output = _unless_asked(cl.compiler_output)
 
 OPTIONS = ("-cl-mad-enable",)
+ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+"""Option for GPUs. Without it their quotients may be 2.5 units of the last place off, so that
+`floor(n * 49 / 49)` is not n: an item falls into the wrong bin. Processors divide exactly."""
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 OWN_CACHES = ("NVIDIA CUDA",)
@@ -108,6 +111,7 @@ class Programs:
         is_gpu = self.info.kind == "gpu" and not self.info.is_profiled
         sizes = lanes.sizes_of(self.handle, Path(cl._cl.__file__)) if is_gpu else ()
         self._lanes = lanes.fewest(sizes)
+        self._options = OPTIONS + (rounding(self.handle) if is_gpu else ())
 
     def get(self, source: str) -> Any:
         """Return the built `pyopencl.Program` of `source`.
@@ -208,8 +212,8 @@ class Programs:
         """Return the options that the compiler is given for `source`."""
         more = lanes.options(source, self._lanes)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
-            return (*OPTIONS, *more, fragments.STANDARD)
-        return (*OPTIONS, *more)
+            return (*self._options, *more, fragments.STANDARD)
+        return (*self._options, *more)
 
     def binary(self, source: str) -> bytes:
         """Return what `source` was built to, for `load` in another process on this device.
@@ -284,6 +288,12 @@ class Programs:
             return cl.Program(self.context, [self.handle], retargeted).build()
         except cl.Error as error:
             raise BuildError(f"{self.info.name}: {str(error)[:4000]}") from error
+
+
+def rounding(handle: Any) -> tuple[str, ...]:
+    """Return the option by which a device (`pyopencl.Device`) divides exactly, if it has it."""
+    offered = handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return (ROUNDED,) if offered else ()
 
 
 def _text(source: str) -> bytes:

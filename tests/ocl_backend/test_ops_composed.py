@@ -105,13 +105,14 @@ def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
 def test_gradients_of_a_grid_are_refused_where_order_matters(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where additions are atomic, as on GPUs."""
+    """Where additions are atomic, as on GPUs; owners of channels, on processors, keep the order."""
     image = IMAGE.to(place(device)).requires_grad_()
     grid = torch.zeros(2, 3, 3, 2, device=image.device)
     y = functional.grid_sample(image, grid, align_corners=False)
     torch.use_deterministic_algorithms(True)
     try:
-        y.sum().backward(retain_graph=True)
+        if device.limits.kind == "cpu":
+            y.sum().backward(retain_graph=True)
         monkeypatch.setattr(grid_sample, "owned_parts", lambda *_: 0)
         with pytest.raises(RuntimeError, match="grid_sampler_2d_backward_ocl does not have"):
             y.sum().backward()

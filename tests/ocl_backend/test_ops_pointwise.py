@@ -238,6 +238,15 @@ def test_added_bools_are_bools_in_any_output(device: Any, out: Any) -> None:
     agree(device, added, torch.tensor([True, False]))
 
 
+def test_quotients_are_rounded_correctly(device: Any) -> None:
+    """Of all n * k / k whose factors are exact; an error of one place moves items between bins."""
+    n, k = torch.arange(1.0, 300).view(-1, 1), torch.arange(1.0, 300)
+    there = (n * k).to(place(device)) / k.to(place(device))
+    assert torch.equal(there.cpu(), n.expand_as(n * k))
+    x, y = torch.randn(1 << 16), torch.randn(1 << 16)
+    assert torch.equal((x.to(place(device)) / y.to(place(device))).cpu(), x / y)
+
+
 def test_bytes_are_divided_by_255(device: Any) -> None:
     x, y = torch.arange(256, dtype=torch.uint8), torch.tensor([255, 254, 1], dtype=torch.uint8)
     divided = torch.floor_divide, torch.remainder, torch.fmod, torch.gcd, torch.lcm
