@@ -27,17 +27,12 @@ import pyopencl as cl  # noqa: E402  (the loader reads its environment)
 
 runtimes.claim_loader()
 
-from oclgen.opencl import preload  # noqa: E402 (these import pyopencl)
+from oclgen.opencl import filling, preload  # noqa: E402 (these import pyopencl)
 from oclgen.opencl.ahead import Ahead  # noqa: E402
 from oclgen.opencl.programs import BuildError as BuildError  # noqa: E402
 from oclgen.opencl.programs import Programs  # noqa: E402
 from oclgen.opencl.shown import info_of, kind_of, limits_of  # noqa: E402
 
-FILLED = 1 << 30
-"""Bytes of a buffer that `clEnqueueFillBuffer` fills. NVIDIA's driver 580 fills 1.5 GiB; at 2.5 GiB
-it loses the queue, or does not end."""
-BLOCK = 64 << 20
-"""Bytes that are written from the host at once behind them."""
 SCALAR_TYPES: dict[str, Any] = {"int": np.int32, "long": np.int64, "float": np.float32}
 
 
@@ -186,14 +181,8 @@ class Device:
         Raises:
             LaunchError: there is no room for the buffer.
         """
-        near = min(size, max(FILLED - begin, 0))
-        block = np.full(min(size - near, BLOCK), byte, np.uint8)
         try:
-            if near:
-                cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), begin, near)
-            for first in range(near, size, BLOCK):
-                part = block[: size - first]
-                cl.enqueue_copy(self.queue, buffer, part, dst_offset=begin + first)
+            filling.fill(self.queue, buffer, byte, size, begin)
         except cl.Error as error:
             raise LaunchError(f"{self.name}: {error}") from error
 

@@ -184,13 +184,13 @@ def test_what_a_driver_does_not_fill_is_written(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of buffers beyond its limit, in blocks, and what lies beyond it altogether."""
-    monkeypatch.setattr("oclgen.opencl.device.FILLED", 1000)
-    monkeypatch.setattr("oclgen.opencl.device.BLOCK", 300)
+    monkeypatch.setattr("oclgen.opencl.filling.FILLED", 1000)
+    monkeypatch.setattr("oclgen.opencl.filling.BLOCK", 300)
     whole = device.empty(3000)
     device.fill(whole, 1, 3000)
     device.fill(whole, 2, 1900, 40)
     device.fill(whole, 3, 10, 2990)
-    expected = np.repeat(np.uint8([1, 2, 1, 3]), [40, 1900, 1050, 10])
+    expected = np.repeat(np.array([1, 2, 1, 3], np.uint8), [40, 1900, 1050, 10])
     assert np.array_equal(device.download(whole, expected), expected)
 
 
