@@ -23,6 +23,7 @@ SHOWN = ("examples", "docs")
 FOLDERS = ("oclgen", "search_spaces", "tuned_db", "ocl_backend", "cli")
 PYOPENCL_USERS = {
     "oclgen/opencl/device.py",
+    "oclgen/opencl/filling.py",
     "oclgen/opencl/health.py",
     "oclgen/opencl/programs.py",
     "oclgen/opencl/shown.py",
