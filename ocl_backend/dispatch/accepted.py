@@ -38,6 +38,10 @@ SMALL = 4
 OF_DTYPES = NO_KERNEL, "without overflow", "dtype"
 """Parts of torch's messages for dtypes without a kernel, numbers beyond one, and unlike ones."""
 
+LACKING = "Could not run '", "with Meta tensors", "_overrideable: "
+"""Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator, or
+leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
+
 BEYOND = {
     "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 }
@@ -162,7 +166,8 @@ def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -
         return True
     text = str(error)
     if isinstance(error, NotImplementedError):
-        return NO_KERNEL not in text or any(name in text for name in ("'Half'", "'BFloat16'"))
+        is_narrow = any(name in text for name in ("'Half'", "'BFloat16'"))
+        return any(part in text for part in LACKING) or (NO_KERNEL in text and is_narrow)
     return text.startswith("ZeroDivisionError")
 
 

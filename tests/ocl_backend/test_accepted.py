@@ -25,6 +25,7 @@ REFUSED: dict[str, Callable[[], tuple[Any, ...]]] = {
     "elu of bytes": lambda: (functional.elu, BYTES),
     "hypot of integers": lambda: (torch.hypot, BOOLS, SIGNED),
     "powers of bools": lambda: (torch.pow, BOOLS, BOOLS),
+    "bools negated": lambda: (torch.neg, BOOLS),  # torch 2.14: NotImplementedError
     "products of bools": lambda: (torch.mm, BOOLS, BOOLS.T),
     "variances of integers": lambda: (torch.var, SIGNED),
     "the place of the least bool": lambda: (torch.argmin, BOOLS),
