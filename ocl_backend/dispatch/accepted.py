@@ -38,7 +38,7 @@ SMALL = 4
 OF_DTYPES = NO_KERNEL, "without overflow", "dtype"
 """Parts of torch's messages for dtypes without a kernel, numbers beyond one, and unlike ones."""
 
-LACKING = "Could not run '", "with Meta tensors", "_overrideable: "
+LACKING = "Could not run '", "with Meta tensors", "_overrideable"
 """Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator, or
 leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
 
