@@ -32,14 +32,7 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
     Raises:
         RuntimeError: `step` is zero or leads away from `end`.
     """
-    if out.dtype is torch.int64:  # torch rounds the numbers before it counts, for this dtype alone
-        start, end, step = int(start), int(end), int(step)
-    if step == 0 or (end - start) / step < 0:
-        raise RuntimeError(
-            f"arange from {start} to {end}: step {step} never arrives; give it the sign of "
-            "end - start"
-        )
-    size = ceil((end - start) / step)
+    size = _items_of_arange(start, end, step, out.dtype)
     if out.numel() != size:
         out.resize_((size,))
     if not out.dtype.is_floating_point:
@@ -50,6 +43,18 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
     else:
         rule.enqueue(values)
     return out
+
+
+def _items_of_arange(start: Number, end: Number, step: Number, dtype: torch.dtype) -> int:
+    if dtype is torch.int64 and any(number != int(number) for number in (start, end, step)):
+        # torch rounds before it counts, for this dtype alone, and from 2.14 on it counts before
+        return torch.arange(start, end, step, dtype=dtype, device="meta").numel()
+    if step == 0 or (end - start) / step < 0:
+        raise RuntimeError(
+            f"arange from {start} to {end}: step {step} never arrives; give it the sign of "
+            "end - start"
+        )
+    return ceil((end - start) / step)
 
 
 def linspace_out(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor:
