@@ -185,15 +185,19 @@ def any_device() -> None:
 
 @pytest.fixture
 def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
+    """Let processes that a test starts build without the vectoriser and the optimiser.
 
-    For tests of what is done with measurements, not of kernels: it takes a third of a tuning. This
+    For tests of what is done with measurements, not of kernels: both take half of a tuning. This
     process's own tunings build in one process: few trials are built sooner than a second one, which
-    takes half a second of a core, has started.
+    takes half a second of a core, has started. What is built so has names of its own on disk, by
+    the vectoriser's variable.
     """
-    if not samples.THOROUGH:
-        monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
-        monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
+    if samples.THOROUGH:
+        return
+    monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
+    if all(sampled_builds.does_without_optimiser(device.info) for device in _devices()):
+        monkeypatch.setenv(sampled_builds.FORCED, sampled_builds.UNOPTIMISED)
+    monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
 
 
 @pytest.fixture(scope="session")
