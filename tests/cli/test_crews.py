@@ -38,7 +38,8 @@ LIBRARIES = {"Intel(R) OpenCL": "intelocl", "Portable Computing Language": "pocl
 def of_first_runtime() -> tuple[list[Device], dict[str, str]]:
     """Return the devices of the first one's runtime, and what lets a process see no others.
 
-    All devices where the runtime's library is not known, or `THOROUGH` is set.
+    A second kind of device doubles the time; `tests/search_spaces/test_spread.py` spreads over
+    several. All devices where the runtime's library is not known, or with `THOROUGH`.
     """
     first = devices()[0].info.runtime
     if samples.THOROUGH or first not in LIBRARIES:
@@ -122,21 +123,21 @@ def test_a_killed_process_of_the_pool_loses_one_turn(
     tmp_path: Path,
 ) -> None:
     where = str(own_database)
-    tuning = start("--workers", "2")
-    wait_for(lambda: own_database.exists() and sum(trials(where, devices())) > 0)
+    on, variables = of_first_runtime()
+    tuning = start("--workers", "2", **variables)
+    wait_for(lambda: own_database.exists() and sum(trials(where, on)) > 0)
     victims = children(tuning.pid, "spawn_main")
     assert victims
     os.kill(victims[0], signal.SIGKILL)
     assert tuning.wait(HANGS) == 0
-    assert trials(where, devices()) == [TRIALS] * len(trials(where, devices()))
+    assert trials(where, on) == [TRIALS] * len(trials(where, on))
     rates = re.findall(r"│ +[\d.e-]+ +│ +[\d.]+ +│ +\d+%", (tmp_path / "log0").read_text())
-    assert len(rates) == len(trials(where, devices()))  # each part of its device's peak
+    assert len(rates) == len(trials(where, on))  # each part of its device's peak
 
 
 def test_driver_workers_and_connections_may_die_in_a_cluster(
     any_device: None, start: Callable[..., subprocess.Popen[str]], postgres: str
 ) -> None:
-    """On one runtime's devices, and with `THOROUGH` on all: another kind's turns are no others."""
     pytest.importorskip("ray")
     psycopg = pytest.importorskip("psycopg")
     asked = ("--cluster", "local", "--db", postgres, "--study", postgres)
