@@ -35,7 +35,7 @@ LIBRARIES = {"Intel(R) OpenCL": "intelocl", "Portable Computing Language": "pocl
 """Part of a runtime's library by the runtime's name."""
 
 
-def of_first_runtime() -> tuple[list[Device], dict[str, str]]:
+def of_first_runtime() -> tuple[Sequence[Device], dict[str, str]]:
     """Return the devices of the first one's runtime, and what lets a process see no others.
 
     A second kind of device doubles the time; `tests/search_spaces/test_spread.py` spreads over

@@ -42,8 +42,8 @@ ALONE = "none"
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
 MAX_TEXT = 4096
-"""Multiply-adds of the reduction's loop that are written out; text and the compiler's time grow with
-them. Without vectors, these are eight steps of `MAX_ACCUMULATORS`."""
+"""Multiply-adds of the reduction's loop that are written out: text grows with them. Without vectors
+these are eight steps of `MAX_ACCUMULATORS`."""
 TILES = 3
 """Tiles that are guessed for a processor, for each choice of what is packed."""
 SHARED_SUMS = 64
