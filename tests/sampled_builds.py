@@ -11,6 +11,7 @@ starts build as users do, except for those that call `begin`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +27,8 @@ LIFE = 500
 """Builds of a process: without the optimiser its memory does not grow, and it takes half a second
 of a core to start and to build its first program."""
 UNOPTIMISED = "-cl-opt-disable"
+FORCED = "PYOPENCL_BUILD_OPTIONS"
+"""Environment variable of options that pyopencl adds to those of every program."""
 IDLE_S = 10.0
 """Seconds after which a process without work ends: shorter pauses are frequent."""
 _all_as_users_do = False
@@ -57,6 +60,12 @@ def needs_optimiser(runtime: str, source: str) -> bool:
     return "Portable" in runtime and "__asm__" in source
 
 
+def does_without_optimiser(info: Any) -> bool:
+    """Return whether a device's compiler builds every program without the optimiser."""
+    is_known = declarations.VERSION in info.runtime_version
+    return info.kind == "cpu" and (is_known or not needs_optimiser(info.runtime, "__asm__"))
+
+
 def _share_processes(builder: Any) -> None:
     """Let all that build for one device use the same processes, of which each takes 100 MB.
 
@@ -69,7 +78,8 @@ def _share_processes(builder: Any) -> None:
     def shared(ahead: Any) -> Any:
         if not ahead._programs.stored.folder.is_relative_to(home.CACHE):
             return made(ahead)  # of a test of the processes themselves, which ends them
-        key = (ahead._index, ahead._info, ahead._processes)
+        chosen = [os.environ.get(name) for name in ("CL_CONFIG_USE_VECTORIZER", FORCED)]
+        key = (ahead._index, ahead._info, ahead._processes, *chosen)
         if key not in pools or pools[key].is_closed:
             pools[key] = made(ahead)
             if declarations.are_known(ahead._programs.handle.platform):

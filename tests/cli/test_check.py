@@ -13,19 +13,26 @@ import pytest
 
 from oclgen import profiles
 from oclgen.opencl.device import Device
+from search_spaces import selftest
+from tests import samples
 from tests.cli.command_runs import Run
 from tuned_db import open_store
 from tuned_db.files.selftest import read_selftest
 
-SECONDS = "12"
-"""Enough for the device, its rates and a few families where other tests run beside."""
+SECONDS = 12 if samples.THOROUGH else 6
+"""Enough for the device, its rates and a few families where other tests run beside. A check takes
+all of it."""
 
 
 def test_a_device_is_tested_and_its_file_is_taken_in_elsewhere(
-    run: Run, device: Device, own_database: Path, tmp_path: Path
+    run: Run, device: Device, own_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, folder = tmp_path / "check.json", tmp_path / "profiles"
-    arguments = ("--device", str(device.index), "--seconds", SECONDS, "--output", str(path))
+    steps = selftest.steps
+    monkeypatch.setattr(  # the command itself takes no less than 10 s
+        selftest, "steps", lambda index, store, _, told: steps(index, store, SECONDS, told)
+    )
+    arguments = ("--device", str(device.index), "--seconds", "12", "--output", str(path))
     result = run("check", *arguments)
     failed = "checks failed" in result.output
     assert result.exit_code == failed, result.output

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import ocl_autoload
 import ocl_backend  # noqa: F401 (compiles the shim and notes where it lies)
+from tests import torch_processes
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -28,17 +29,33 @@ LATER = (
 """Packages that the first use of a device loads, or the first choice of a kernel, or nothing."""
 
 
-def run(program: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `program` where torch finds the entry point, also if this project is not installed."""
+def searched(path: Path) -> str:
+    """Let torch find the entry point in `path`, also if this project is not installed.
+
+    Returns:
+        What a process has to search for packages.
+    """
     info = path / "ocl_autoload_test-0.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ocl-autoload-test\nVersion: 0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINT)
-    search = os.pathsep.join((str(path), str(ROOT), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTHONPATH": search, **variables}
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
-    )
+    return os.pathsep.join((str(path), str(ROOT), os.environ.get("PYTHONPATH", "")))
+
+
+LAST = """
+import os, sys, torch
+sys.path[1:1] = os.environ["PYTHONPATH"].split(os.pathsep)
+if torch._is_device_backend_autoload_enabled():
+    torch._import_device_backends()
+"""
+"""What torch's import does last. A process that is forked from one with torch, and without entry
+points, has it still to do."""
+
+
+def run(program: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `program` with torch as its import leaves it, which finds the entry point."""
+    variables = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", **variables}
+    return torch_processes.run(LAST + program, PYTHONPATH=searched(path), **variables)
 
 
 def test_the_entry_point_is_the_projects() -> None:
@@ -76,7 +93,8 @@ def test_an_interrupt_of_the_opening_is_not_lost(first_use: str, when: str, tmp_
 
 
 def test_torch_alone_is_enough(tmp_path: Path) -> None:
-    done = run(
+    """In a process that begins with torch's whole import."""
+    program = (
         "import sys, torch\n"
         "print('ocl_backend' in sys.modules, torch.ocl.is_initialized())\n"
         "torch.manual_seed(7)\n"
@@ -85,9 +103,12 @@ def test_torch_alone_is_enough(tmp_path: Path) -> None:
         "print(torch.equal(first.cpu(), torch.rand(5, device='ocl').cpu()))\n"
         "x = torch.full((3,), 2.0, device='ocl', requires_grad=True)\n"
         "(x * x).sum().backward()\n"
-        "print(x.grad.tolist(), torch.ocl.is_initialized())\n",
-        tmp_path,
+        "print(x.grad.tolist(), torch.ocl.is_initialized())\n"
     )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": searched(tmp_path)},
+    )  # fmt: skip
     assert done.stdout.splitlines() == ["False False", "True", "[4.0, 4.0, 4.0] True"], done.stderr
 
 
@@ -230,6 +251,21 @@ def test_the_collector_rests_while_devices_are_opened_and_goes_on() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_nothing_is_done_for_a_name_that_is_missing_once_devices_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch asks for such names: 309 times when it loads the training of a resnet18."""
+    torch.ones(1, device="ocl")
+    asked = torch.get_device_module("ocl")
+    assert not hasattr(asked, "no_such_name")
+    rests: list[bool] = []
+    monkeypatch.setattr(ocl_autoload, "_uncollected", lambda: rests.append(True))
+    assert not hasattr(asked, "no_such_name")
+    if hasattr(type(asked), "_lazy_init"):  # it was announced before it was opened
+        type(asked)._lazy_init(asked)
+    assert rests == []
 
 
 def test_what_a_program_froze_stays_frozen() -> None:

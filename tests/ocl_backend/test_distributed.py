@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (compiles the shim once, not in both processes)
+from tests import torch_processes
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.usefixtures("any_device"),
@@ -24,9 +26,11 @@ pytestmark = [
 
 def test_two_processes_agree_with_the_cpu() -> None:
     """Collectives of three dtypes, DDP, FSDP2 and DTensor, under torchrun."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    program = [*torchrun, "--nproc-per-node", "2", "-m", "tests.ocl_backend.two_processes"]
-    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    done = torch_processes.run_module(
+        *("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+        *("-m", "tests.ocl_backend.two_processes"),
+        PYTHONPATH=os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+    )
     # two processes write to one pipe: their texts meet in any order, also within a line
     said = sorted(re.findall(r"process \d agrees", done.stdout))
     assert said == ["process 0 agrees", "process 1 agrees"], done.stderr[-4000:]

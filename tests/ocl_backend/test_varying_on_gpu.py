@@ -31,7 +31,7 @@ def asked(network: str, layout: str, what: str) -> list[float]:
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("instructions", INSTRUCTIONS, ids=["plain", "hopper"])
 @pytest.mark.parametrize(("network", "layout"), NETWORKS)
 def test_a_network_has_texts_for_few_sizes(

@@ -138,6 +138,7 @@ def test_what_a_gpu_is_given_is_right_at_all_batches(device: Device, problem: Pr
     assert met
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_matrix_units_around_a_free_batch(

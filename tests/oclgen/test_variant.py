@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oclgen.families import FAMILIES, families_for
+from oclgen.keys import parse_problem
 from oclgen.limits import Limits, broken, first_broken
 from oclgen.opencl import probe
 from oclgen.parameters import ConfigError, Range, parameters
@@ -113,6 +114,28 @@ def test_foreign_configs_are_neither_read_nor_planned(family: str, change: dict[
     made = replace(FAMILIES[family].DEFAULT, **change)
     served = next(p for p in plan_texts.PROBLEMS if FAMILIES[family].serves(p))
     assert "it must be 1 to" in (Variant(family, made).why_not(served, CPU) or "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "family"),
+    [
+        (PRODUCT, "gemm_register"),
+        (parse_problem("2,64,16,16,512,1,1,1,0"), "conv_as_gemm_register"),
+    ],
+    ids=["product", "convolution"],
+)
+def test_a_loop_that_would_be_too_long_is_refused_by_its_config(
+    problem: Problem, family: str
+) -> None:
+    """Written out, the largest of these loops has a text of more than `MOST_TEXT` characters."""
+    long = {**default(family).values(), "item_m": 1, "item_n": 512, "vec_n": 1, "unroll_k": 32}
+    reason = Variant.from_values(family, long).why_not(problem, CPU)
+    assert reason == (
+        "unroll_k=32 item_m=1 item_n=512 vec_n=1 writes out 16384 multiply-adds; at most 4096 are"
+    )
+    fits = Variant.from_values(family, {**long, "unroll_k": 8})
+    assert fits.why_not(problem, CPU) is None
+    assert sum(len(launch.source) for launch in fits.plan(problem).launches) <= MOST_TEXT
 
 
 def test_a_rule_that_raises_cannot_serve(monkeypatch: pytest.MonkeyPatch) -> None:

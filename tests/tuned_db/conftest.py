@@ -14,7 +14,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty database of either kind."""
     if request.param == "sqlite":
         return open_store(tmp_path / "tuned.sqlite")
-    return open_store(request.getfixturevalue("postgres"))
+    return open_store(request.getfixturevalue("migrated_postgres"))
 
 
 @pytest.fixture

@@ -41,6 +41,9 @@ ALONE = "none"
 
 MAX_ACCUMULATORS = 512
 """Private floats per work-item past which every compiler tried here spills to memory."""
+MAX_TEXT = 4096
+"""Multiply-adds of the reduction's loop that are written out: text grows with them. Without vectors
+these are eight steps of `MAX_ACCUMULATORS`."""
 TILES = 3
 """Tiles that are guessed for a processor, for each choice of what is packed."""
 SHARED_SUMS = 64
@@ -82,6 +85,12 @@ class Config(BaseConfig):
             return (
                 f"item_m={self.item_m} item_n={self.item_n} needs {self.item_m * self.item_n} "
                 f"accumulators per work-item; at most {MAX_ACCUMULATORS} stay in registers"
+            )
+        written = self.unroll_k * self.item_m * self.item_n // self.vec_n
+        if written > MAX_TEXT:
+            return (
+                f"unroll_k={self.unroll_k} item_m={self.item_m} item_n={self.item_n} "
+                f"vec_n={self.vec_n} writes out {written} multiply-adds; at most {MAX_TEXT} are"
             )
         if self.order not in ("m", "n"):
             return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
