@@ -7,35 +7,55 @@ from dataclasses import dataclass, replace
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
-from tuned_db.choosing.nearest import NEAR
+from tuned_db.choosing.nearest import ALIKE, NEAR
 from tuned_db.choosing.pools import Entry
+
+TRUST_ALIKE: dict[Rung, float] = {"nearest": 1.5, "architecture": 1.25, "shipped": 1.25}
+"""How much slower than what was never measured a winner for a problem hardly apart may be predicted
+to be, and still serve, because it won against many trials: on this device, or on a related one."""
+TRUST_NEAR = 1.25
+"""The same of this device's winner for a near problem."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
     """A variant for a problem that was not measured here.
 
-    `cost` is the time in ms that the model predicts, less for a record that many trials speak for;
-    without a model the distance of the record's problem, or `GUESSED` or `UNRELATED` and more.
-    `entry` is the record that it comes from, None for a family's guess. `predicted_ms` is None
-    without a model.
+    `cost` is the distance of the record's problem, or `GUESSED` or `UNRELATED` and more; where
+    there is a model (`expected`), the time in ms that it predicts, less for a record that many
+    trials speak for. `entry` is the record that it comes from, None for a family's guess. `step`
+    counts from the first source of records of alike problems; all others share the last one.
+    `predicted_ms` is None without a model.
     """
 
     cost: float
     rung: Rung
     variant: Variant
     entry: Entry | None
+    step: int
     predicted_ms: float | None = None
 
-    def choice(self, problem: Problem, step: int) -> Choice:
-        """Return the choice of this variant on a step of the ladder."""
+    def expected(self, ms: float) -> Option:
+        """Return this option with the time that the model predicts."""
+        return replace(self, cost=ms / self.trust, predicted_ms=ms)
+
+    @property
+    def trust(self) -> float:
+        """How many times the best predicted time it may be predicted to take, and still serve.
+
+        To be asked while the cost is a distance.
+        """
+        if self.entry is None:
+            return 1.0
+        if self.cost <= ALIKE and self.rung in TRUST_ALIKE:
+            return TRUST_ALIKE[self.rung]
+        return TRUST_NEAR if self.rung == "nearest" and self.cost <= NEAR else 1.0
+
+    def choice(self, problem: Problem, steps: int) -> Choice:
+        """Return the choice of this variant, on a ladder with `steps` steps above the first."""
+        step = steps + self.step
         if self.entry is not None:
             made = of_entry(problem, self.rung, step, self.entry)
         else:
             made = Choice(problem, self.variant, self.rung, None, "", step)
         return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
-
-    @property
-    def is_near(self) -> bool:
-        """Whether it won on this very device for a near problem; its cost is a distance."""
-        return self.rung == "nearest" and self.cost <= NEAR
