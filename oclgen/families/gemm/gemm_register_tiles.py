@@ -40,6 +40,9 @@ FAR_LOAD, NEAREST = 0.8, 2**13
 again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
 GUARDED = 4
 """Half cycles of an element that is tested for the edge of n, and loaded alone."""
+GATHERED = 1
+"""Half cycles of an element of a B that lies along k and is not packed: it is loaded alone and put
+into its lane, for each row of tiles anew."""
 COPIED, COPY_START = 2, 3000
 """Half cycles of an element that is packed, and of the launch that packs."""
 GROUPS = 8
@@ -115,6 +118,8 @@ def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
     found = blocks * across * (problem.k * step + tile.rows * ROW_START + TILE_START)
     if pack_b:
         return found + COPIED * across * columns * problem.k + COPY_START
+    if problem.trans_b:
+        return found + GATHERED * blocks * across * columns * problem.k
     empty = tile.vectors - problem.n % columns // width if problem.n % columns else 0
     return found + blocks * empty * width * problem.k * GUARDED
 
@@ -164,7 +169,7 @@ def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[P
                 Preparation(False, True, split),
             )
         return Preparation(True, True), Preparation(True, False), Preparation(False, True)
-    packed = problem.trans_b or problem.m >= WORTH_PACKING or _is_cheaper(problem, limits, width)
+    packed = problem.m >= WORTH_PACKING or _is_cheaper(problem, limits, width)
     split = _slices(problem, limits, width)
     return (
         Preparation(False, packed, split),
@@ -174,7 +179,10 @@ def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[P
 
 
 def _is_cheaper(problem: GemmProblem, limits: Limits, width: int) -> bool:
-    """Say whether a few rows are worth packing B, since no tile fits its columns."""
+    """Say whether packing B pays for a few rows.
+
+    It does where no tile fits the columns, and where rows of tiles would gather B again.
+    """
     costs = [
         cost(problem, fitting(problem, limits, width, pack_b)[0], width, pack_b)
         for pack_b in (True, False)
