@@ -44,8 +44,8 @@ def expect(monkeypatch: pytest.MonkeyPatch, ms: dict[str, float]) -> None:
     [
         (1, 1.4, "nearest"),  # the same problem except for its epilogue
         (1, 1.6, "guess"),
-        (8, 1.2, "nearest"),  # a near one
-        (8, 1.3, "guess"),
+        (8, 1.05, "nearest"),  # a near one
+        (8, 1.15, "guess"),
         (64, 0.9, "nearest"),  # a far one
         (64, 1.1, "guess"),
     ],
