@@ -40,9 +40,11 @@ FAR_LOAD, NEAREST = 0.8, 2**13
 again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
 GUARDED = 4
 """Half cycles of an element that is tested for the edge of n, and loaded alone."""
-GATHERED = 1
+GATHERED, GATHERED_VECTORS = 0.9, 2
 """Half cycles of an element of a B that lies along k and is not packed: it is loaded alone and put
-into its lane, for each row of tiles anew."""
+into its lane, for each row of tiles anew. Vectors of such columns in a tile: 8x1520x88 took 0.88
+(AVX2) and 0.94 (AVX-512) of the time that it took with one, and 0.85 and 0.72 of that with three.
+"""
 COPIED, COPY_START = 2, 3000
 """Half cycles of an element that is packed, and of the launch that packs."""
 GROUPS = 8
@@ -89,6 +91,15 @@ def tiles(registers: int) -> tuple[Tile, ...]:
     return tuple(sorted(found, key=lambda tile: tile.step / (tile.rows * tile.vectors)))
 
 
+def gathering(registers: int, vectors: int) -> tuple[Tile, ...]:
+    """Return the tiles with as many vectors of columns, which are gathered for all of their rows.
+
+    Their sums fill all registers at most: operands that are spilled then cost less than to gather
+    B once more.
+    """
+    return tuple(Tile(rows, vectors) for rows in range(1, ROWS + 1) if rows * vectors <= registers)
+
+
 def fitting(problem: GemmProblem, limits: Limits, width: int, pack_b: bool) -> list[Tile]:
     """Return the tiles for a product on a processor, those first that cost least.
 
@@ -98,7 +109,11 @@ def fitting(problem: GemmProblem, limits: Limits, width: int, pack_b: bool) -> l
         width: lanes of a vector.
         pack_b: whether B is packed, so that its edge costs no tests.
     """
-    known = tiles(32 if limits.has_32_vectors else 16)
+    registers = 32 if limits.has_32_vectors else 16
+    if problem.trans_b and not pack_b:
+        known = gathering(registers, min(GATHERED_VECTORS, ceil_div(problem.n, width)))
+    else:
+        known = tiles(registers)
     return sorted(known, key=lambda tile: cost(problem, tile, width, pack_b))
 
 
