@@ -19,9 +19,9 @@ from benchmarks.choice.cases import Case, cases_of
 from oclgen.predictor.forest import Forest
 from oclgen.predictor.model import Model
 
-ROUNDS = {"cpu": (700, 0.03), "gpu": (250, 0.08)}
+ROUNDS = {"cpu": (350, 0.06), "gpu": (250, 0.08)}
 """Trees, and the part of its prediction that each adds. Processors' measurements are fewer and
-noisier: small steps of more trees average what single ones guess, as several forests would."""
+noisier: small steps of more trees average what single ones guess."""
 LEAVES, DEEPEST = 24, 9
 LEAST_IN_LEAF, FEATURES, SAMPLES = 6, 0.35, 0.7
 """Fewest measurements of a leaf, and the parts of features and measurements that a tree sees."""

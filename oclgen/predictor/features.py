@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.predictor.processors import of_copies, of_image, of_patches, of_registers, of_sizes
+from oclgen.predictor.processors import of_copies, of_registers, of_sizes
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
 from oclgen.variant import Variant
 
@@ -75,8 +75,6 @@ def _on_processor(
     if registers is not None:
         slices = max(int(values.get("split_k", values.get("split", 1))), 1)
         found |= of_registers(sizes[2] / slices, registers, limits)
-    if isinstance(problem, ConvProblem) and "patch_h" in values and "patch_w" in values:
-        found |= of_patches(problem, int(values["patch_h"]), int(values["patch_w"]))
     if computed is not problem:
         found |= _of_product(computed) | _of_sizes(sizes)
     return found | _of_rows(computed, variant)
@@ -102,10 +100,9 @@ def of_problem(problem: Problem, limits: Limits) -> Features:
         "units": _log(units),
         "vector width": _log(limits.native_float_width),
     }  # fmt: skip
-    if isinstance(problem, GemmProblem):
-        return shared | _of_product(problem)
-    image = of_image(problem) if limits.kind == "cpu" else {}
-    return shared | _of_conv(problem) | image
+    return shared | (
+        _of_product(problem) if isinstance(problem, GemmProblem) else _of_conv(problem)
+    )
 
 
 def _of_sizes(sizes: tuple[float, float, float, int]) -> Features:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import log2
 
 from oclgen.limits import Limits
-from oclgen.plan import Plan, ceil_div
-from oclgen.problem import ConvProblem, Problem
+from oclgen.plan import Plan
+from oclgen.problem import Problem
 from oclgen.registers import Registers
 
 Features = dict[str, float]
@@ -71,34 +71,6 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
         found["pages of a strip"] = _pages(k, registers.strip_step, rows)
         found["bytes of a strip's lines"] = _lines(k, registers.strip_step, rows)
     return found
-
-
-def of_image(problem: ConvProblem) -> Features:
-    """Return what compilers and edges of patches depend on beside the number of pixels."""
-    return {
-        "rows of results": log2(problem.out_h),
-        "columns of results": log2(problem.out_w),
-        "padding of rows": float(problem.pad_h),
-        "padding of columns": float(problem.pad_w),
-    }
-
-
-def of_patches(problem: ConvProblem, patch_h: int, patch_w: int) -> Features:
-    """Return how patches of results end at the edges of an image.
-
-    Args:
-        problem: in which a work-item computes `patch_h` x `patch_w` results, of each phase.
-        patch_h: rows.
-        patch_w: columns.
-    """
-    is_data = problem.direction == "bwd_data"
-    rows = ceil_div(problem.height, problem.stride_h) if is_data else problem.out_h
-    columns = ceil_div(problem.width, problem.stride_w) if is_data else problem.out_w
-    return {
-        "rows of the last patch": rows % patch_h / patch_h,
-        "columns of the last patch": columns % patch_w / patch_w,
-        "patches of an image": log2(ceil_div(rows, patch_h) * ceil_div(columns, patch_w)),
-    }
 
 
 def _pages(steps: float, step: int, items: float) -> float:
