@@ -10,12 +10,12 @@ from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.nearest import ALIKE, NEAR
 from tuned_db.choosing.pools import Entry
 
-ALIKE_HERE, ALIKE_THERE, NEARBY = 1.5, 1.25, 1.1
+ALIKE_HERE, ALIKE_THERE, NEAR_HERE = 1.5, 1.25, 1.1
 """How much slower than what was never measured a winner may be predicted to be, and still serve,
 because it won against many trials: for a problem hardly apart on this device and on a related one,
-and for a near problem on either. In the tables of processors, records of near problems were 0.92 to
-0.95 times as fast as the model's choice where they were predicted to take 1.1 to 1.25 times as
-long, and 1.04 to 1.15 times as fast below that."""
+and for a near problem on this device. In the tables of processors, winners of near problems were
+1.04 times as fast as the model's choice where they were predicted to take up to 1.1 times as long,
+and 0.92 times where they were predicted to take 1.1 to 1.25 times as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +48,10 @@ class Option:
         """
         if self.entry is None or self.cost > NEAR:
             return 1.0
+        is_here = self.rung == "nearest"
         if self.cost > ALIKE:
-            return NEARBY
-        return ALIKE_HERE if self.rung == "nearest" else ALIKE_THERE
+            return NEAR_HERE if is_here else 1.0
+        return ALIKE_HERE if is_here else ALIKE_THERE
 
     def choice(self, problem: Problem, steps: int) -> Choice:
         """Return the choice of this variant, on a ladder with `steps` steps above the first."""

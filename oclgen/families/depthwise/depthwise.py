@@ -18,6 +18,7 @@ from oclgen.families.depthwise.patches import (
     MAX_WINDOW,
     blocks,
     channel_vectors,
+    fitting,
     is_depthwise,
     layout_conflict,
     phases,
@@ -188,16 +189,16 @@ def _pixels_on_cpu(problem: ConvProblem, vec: int) -> list[Config]:
     """Return configs for a processor and images in channels_last.
 
     Where no vector divides the channels, the compiler makes one of the work-items along them: a
-    work-group with a block of channels is up to four times as fast as one of single channels. Of
-    10 and 14 rows of results it makes patches of 4 rows that take two to seven times as long as
-    those of 2, if rows have no padding or a stride.
+    work-group with a block of channels is up to four times as fast as one of single channels.
     """
+    rows, cols = phases(problem)
+    high, low = fitting(rows[0].results)[:2]
+    wide = fitting(cols[0].results)[0]
     if vec > 1:
-        shapes = [(2, 4, 4, 1), (1, 4, 4, 1), (4, 4, 4, 1), (2, 2, 4, 1), (1, 8, 4, 1)]
+        shapes = [(high, 4, 4, 1), (high, wide, 4, 1), (4, 4, 4, 1), (2, 4, 4, 1), (1, 4, 4, 1)]
     else:
-        high, low = (2, 1) if phases(problem).rows[0].results % 4 == 2 else (4, 2)
-        shapes = [(high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32), (high, 4, 32, 1)]
-        shapes.append((low, 4, 4, 1))
+        shapes = [(high, wide, 64, 16), (high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32)]
+        shapes += [(high, 4, 32, 1), (min(low, 4), 4, 4, 1)]
     return [
         replace(DEFAULT, patch_h=h, patch_w=w, local_size=size, vec_c=vec, local_c=local_c)
         for h, w, size, local_c in shapes
