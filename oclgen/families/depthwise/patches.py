@@ -23,8 +23,6 @@ MAX_GUARDED = 256
 MAX_TEXT = 2000
 """Multiply-adds written out, past which compilers take seconds."""
 
-SIZES = (2, 3, 4, 5, 6, 7)
-"""Results of a patch along an axis that are guessed for processors."""
 IDLE = 1.5
 """Results of a patch that one idle result of the last patch outweighs."""
 
@@ -224,7 +222,7 @@ def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, fl
     return local_c, covered((problem.in_channels, local_c))
 
 
-def fitting(results: int) -> list[int]:
+def fitting(results: int, sizes: Sequence[int]) -> list[int]:
     """Return sizes of a patch along an axis with so many results on a processor, best guess first.
 
     The last patch has as many results as the others, or one less. Where it has fewer, compilers
@@ -236,7 +234,7 @@ def fitting(results: int) -> list[int]:
         idle = -results % size
         return idle > 1, size > results, IDLE * idle - size
 
-    return sorted(SIZES, key=cost)
+    return sorted(sizes, key=cost)
 
 
 def plane_guesses(width: int, limits: Limits) -> list[tuple[int, int, int, bool, int]]:
