@@ -24,7 +24,7 @@ MAX_TEXT = 2000
 """Multiply-adds written out, past which compilers take seconds."""
 
 IDLE = 1.5
-"""Results of a patch that one idle result of the last patch outweighs."""
+"""An idle result of the last patch costs as much as a patch that is smaller by this."""
 
 
 class Lanes(Protocol):
@@ -223,11 +223,15 @@ def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, fl
 
 
 def fitting(results: int, sizes: Sequence[int]) -> list[int]:
-    """Return sizes of a patch along an axis with so many results on a processor, best guess first.
+    """Return sizes of a patch along an axis for a processor, best guess first.
 
-    The last patch has as many results as the others, or one less. Where it has fewer, compilers
-    make loops of blocks of channels that take up to ten times as long: of 14 rows, patches of 7
-    took 0.18 to 0.46 of the time of those of 4 or 2.
+    The last patch is whole, or lacks one result. Where it lacks more, compilers make loops of
+    blocks of channels that take up to ten times as long: of 14 rows, patches of 7 took 0.18 to 0.46
+    of the time of those of 4 or 2.
+
+    Args:
+        results: along the axis.
+        sizes: to choose from.
     """
 
     def cost(size: int) -> tuple[bool, bool, float]:

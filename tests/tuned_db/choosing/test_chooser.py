@@ -84,8 +84,6 @@ def test_a_related_devices_record_is_evidence_and_no_rank(
 def test_of_two_records_of_a_problem_the_one_serves_that_is_expected_to_be_faster(
     monkeypatch: pytest.MonkeyPatch, shipped: list[Record]
 ) -> None:
-    """They come from two related devices; the first one's runtime and rank decide nothing."""
-
     def times(_: Problem, variants: list[Variant], __: Limits) -> list[float]:
         return [{1: 1.1, 2: 1.0}.get(getattr(one.config, "item_m", 0), 9.0) for one in variants]
 
