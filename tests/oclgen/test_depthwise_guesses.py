@@ -33,10 +33,24 @@ def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: Direction) -
     assert first_guess(replace(LAYER, direction=direction, layout="nchw")).local_size == 16
 
 
-@pytest.mark.parametrize(("size", "rows"), [(14, 2), (10, 2), (9, 4), (16, 4)])
-def test_patches_of_four_rows_are_not_guessed_for_rows_that_two_divides(
-    size: int, rows: int
+@pytest.mark.parametrize(
+    ("size", "rows"), [(7, 7), (9, 5), (10, 5), (13, 7), (14, 7), (16, 4), (17, 6), (28, 7)]
+)
+@pytest.mark.parametrize("channels", [30, 32])
+def test_the_last_patch_of_a_column_lacks_one_row_at_most(
+    size: int, rows: int, channels: int
 ) -> None:
-    """Compilers make slow code of them: two to seven times as long without padding."""
-    layer = replace(LAYER, height=size, width=size)
+    """Where it lacks more, compilers make loops that take up to ten times as long."""
+    layer = replace(
+        LAYER, in_channels=channels, out_channels=channels, groups=channels, height=size, width=size
+    )
+    assert first_guess(layer).patch_h == rows
+    assert -size % rows <= 1
+
+
+@pytest.mark.parametrize(("channels", "rows"), [(128, 7), (512, 4), (2048, 4)])
+def test_a_window_whose_pixels_share_few_sets_of_the_cache_is_small(
+    channels: int, rows: int
+) -> None:
+    layer = ConvProblem(1, channels, 14, 14, channels, 1, 1, groups=channels, layout="nhwc")
     assert first_guess(layer).patch_h == rows

@@ -61,6 +61,21 @@ def test_few_rows_are_not_packed_where_tiles_fit_the_columns() -> None:
     assert first_guess(GemmProblem(43, 114, 1295)).pack_b
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize(("n", "k"), [(228, 321), (1520, 88), (16, 1000)])
+def test_a_b_along_k_is_packed_where_several_rows_of_tiles_read_it(
+    lanes: int, n: int, k: int
+) -> None:
+    """A copy for one row of tiles writes and reads again what is gathered once."""
+    device = replace(AVX2, native_float_width=lanes)
+    for m, packed in ((1, False), (2, False), (6, False), (48, True), (200, True)):
+        for batch in (1, 45):
+            problem = GemmProblem(m, n, k, trans_b=True, batch=batch)
+            config = next(valid_configs(FAMILIES["gemm_register"], problem, device))
+            assert config.pack_b == packed
+            assert config.item_m >= m or packed
+
+
 def test_tiles_enough_for_all_cores_need_no_slices() -> None:
     assert first_guess(GemmProblem(43, 114, 1295)).split_k == 1
     assert first_guess(GemmProblem(4, 16, 8192)).split_k > 1

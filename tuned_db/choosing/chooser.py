@@ -16,12 +16,12 @@ from threading import Lock
 
 from oclgen.families import TRANSFORMING, default_of, preferred, suitable_configs
 from oclgen.limits import DeviceInfo, Limits
-from oclgen.predictor.model import has_model, predict
+from oclgen.predictor.model import predict
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.evidence import Evidence, Winners
-from tuned_db.choosing.nearest import NEAR
+from tuned_db.choosing.nearest import ALIKE, NEAR
 from tuned_db.choosing.option import Option
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
@@ -37,12 +37,6 @@ GUESSES = {"cpu": 6, "gpu": 5, "other": 5}
 NEIGHBOURS = {"cpu": 8, "gpu": 4, "other": 4}
 """Variants that the model ranks: guesses per family, records per origin. On a GPU records give
 their tiles alone, and families write guesses for the problem itself."""
-MARGIN = 2.0
-"""A record of a problem hardly apart serves unless the model predicts this many times the best time
-for it: twice the model's usual error."""
-TRUST = 1.25
-"""How much slower a winner of this device for a near problem may be predicted than what was never
-measured, and still serve: many trials speak for it."""
 GUESSED, UNRELATED = 1e3, 1e6
 """Added to the cost of guesses, and of records of unrelated devices, if there is no model. Records
 of related devices cost the distance of their problem, and so come first."""
@@ -277,20 +271,10 @@ class Chooser:
             problem: what is to be computed.
             steps: of the ladder above.
         """
-        sources = self._known.sources
-        options = self._options(problem)
-        known = {option.variant: option for option in options}
-        served = (option.cost for option in options if self._can_serve(problem, option))
-        bound = MARGIN * next(served, inf) if has_model(problem, self.limits) else inf
-        for step, (rung, pool) in enumerate(sources, steps):
-            for entry in pool.alike(problem):
-                option = known.get(entry.variant, Option(inf, rung, entry.variant, entry))
-                if option.cost <= bound and self._is_valid(problem, entry):
-                    yield replace(option, rung=rung, entry=entry).choice(problem, step)
-        step = steps + len(sources)
-        for option in options:
+        for option in self._options(problem):
             if self._can_serve(problem, option):
-                yield option.choice(problem, step)
+                yield option.choice(problem, steps)
+        step = steps + len(self._known.sources)
         for variant in self._defaults(problem):
             if self._may_serve(problem, variant):
                 yield Choice(problem, variant, "default", None, "", step + 1)
@@ -298,39 +282,52 @@ class Chooser:
     def _options(self, problem: Problem) -> list[Option]:
         """Return records' variants and families' guesses, the most promising first; some invalid.
 
-        Where there is no model for such devices, those of related devices come first, by distance,
-        and then guesses: other devices' records are of vectors and register files of their own, but
-        tell which family wins.
+        Where there is a model, all are ranked by it: a record is evidence, which counts as `trust`,
+        not a step that wins. Where there is none for such problems or devices, records of alike
+        problems come first, those of this device before those of related ones; then others of
+        related devices by distance, and then guesses: other devices' records are of vectors and
+        register files of their own, but tell which family wins.
         """
-        found: dict[Variant, Option] = {}
-        count = NEIGHBOURS[self.limits.kind]
-        for rung, pool in self._known.sources:
-            for apart, entry in pool.nearest(problem, count):
-                own = entry.variant.for_another(problem, self.limits)
-                if apart > NEAR and own != entry.variant:
-                    found.setdefault(own, Option(apart, "guess", own, None))
-                else:
-                    found.setdefault(entry.variant, Option(apart, rung, entry.variant, entry))
+        found = self._records(problem)
+        last, count = len(self._known.sources), NEIGHBOURS[self.limits.kind]
         kin = self._known.kin.nearest(problem, count)
-        others = [Option(UNRELATED + far, "shipped", one.variant, one) for far, one in kin]
+        others = [Option(UNRELATED + far, "shipped", one.variant, one, last) for far, one in kin]
         winners = [option.variant.family for option in others]
         for family in preferred(problem, self.limits):
             wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
             configs = suitable_configs(family, problem, self.limits)
             for config in islice(configs, GUESSES[self.limits.kind]):
                 variant = Variant(family.NAME, config)
-                found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None))
+                found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None, last))
         for option in others:
             found.setdefault(option.variant, option)
         times = predict(problem, list(found), self.limits)
-        options = list(found.values())
-        if times is not None:
-            options = [
-                replace(option, cost=ms / TRUST if option.is_near else ms, predicted_ms=ms)
-                for ms, option in zip(times, options, strict=True)
-                if ms < inf
-            ]
+        if times is None:
+            return sorted(found.values(), key=attrgetter("step", "cost"))
+        pairs = zip(times, found.values(), strict=True)
+        options = [option.expected(ms) for ms, option in pairs if ms < inf]
         return sorted(options, key=attrgetter("cost"))
+
+    def _records(self, problem: Problem) -> dict[Variant, Option]:
+        """Return the variants of related devices' records for the nearest problems.
+
+        A variant that several records name counts by the one of an alike problem.
+        """
+        sources, found = self._known.sources, dict[Variant, Option]()
+        near = [
+            (apart, step, rung, entry)
+            for step, (rung, pool) in enumerate(sources)
+            for apart, entry in pool.nearest(problem, NEIGHBOURS[self.limits.kind])
+        ]
+        for apart, step, rung, entry in sorted(near, key=lambda one: one[0] > ALIKE):
+            own, last = entry.variant.for_another(problem, self.limits), len(sources)
+            if apart > NEAR and own != entry.variant:
+                found.setdefault(own, Option(apart, "guess", own, None, last))
+            else:
+                at = step if apart <= ALIKE else last
+                option = Option(apart, rung, entry.variant, entry, at)
+                found.setdefault(entry.variant, option)
+        return found
 
     def _can_serve(self, problem: Problem, option: Option) -> bool:
         if option.entry is None:

@@ -7,35 +7,57 @@ from dataclasses import dataclass, replace
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
-from tuned_db.choosing.nearest import NEAR
+from tuned_db.choosing.nearest import ALIKE, NEAR
 from tuned_db.choosing.pools import Entry
+
+ALIKE_HERE, ALIKE_THERE, NEAR_HERE = 1.5, 1.25, 1.1
+"""How much slower than what was never measured a winner may be predicted to be, and still serve,
+because it won against many trials: for a problem hardly apart on this device and on a related one,
+and for a near problem on this device. In the tables of processors, winners of near problems were
+1.04 times as fast as the model's choice where they were predicted to take up to 1.1 times as long,
+and 0.92 times where they were predicted to take 1.1 to 1.25 times as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
     """A variant for a problem that was not measured here.
 
-    `cost` is the time in ms that the model predicts, less for a record that many trials speak for;
-    without a model the distance of the record's problem, or `GUESSED` or `UNRELATED` and more.
-    `entry` is the record that it comes from, None for a family's guess. `predicted_ms` is None
-    without a model.
+    `cost` is the distance of the record's problem, or `GUESSED` or `UNRELATED` and more; where
+    there is a model (`expected`), the time in ms that it predicts, less for a record that many
+    trials speak for. `entry` is the record that it comes from, None for a family's guess. `step`
+    counts from the first source of records of alike problems; all others share the last one.
+    `predicted_ms` is None without a model.
     """
 
     cost: float
     rung: Rung
     variant: Variant
     entry: Entry | None
+    step: int
     predicted_ms: float | None = None
 
-    def choice(self, problem: Problem, step: int) -> Choice:
-        """Return the choice of this variant on a step of the ladder."""
+    def expected(self, ms: float) -> Option:
+        """Return this option with the time that the model predicts."""
+        return replace(self, cost=ms / self.trust, predicted_ms=ms)
+
+    @property
+    def trust(self) -> float:
+        """How many times the best predicted time it may be predicted to take, and still serve.
+
+        To be asked while the cost is a distance.
+        """
+        if self.entry is None or self.cost > NEAR:
+            return 1.0
+        is_here = self.rung == "nearest"
+        if self.cost > ALIKE:
+            return NEAR_HERE if is_here else 1.0
+        return ALIKE_HERE if is_here else ALIKE_THERE
+
+    def choice(self, problem: Problem, steps: int) -> Choice:
+        """Return the choice of this variant, on a ladder with `steps` steps above the first."""
+        step = steps + self.step
         if self.entry is not None:
             made = of_entry(problem, self.rung, step, self.entry)
         else:
             made = Choice(problem, self.variant, self.rung, None, "", step)
         return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
-
-    @property
-    def is_near(self) -> bool:
-        """Whether it won on this very device for a near problem; its cost is a distance."""
-        return self.rung == "nearest" and self.cost <= NEAR

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from oclgen.problem import Problem
 from oclgen.variant import Variant
-from tuned_db.choosing.nearest import ALIKE, Place, kind_of, place_of
+from tuned_db.choosing.nearest import Place, kind_of, place_of
 from tuned_db.records.digests import digest_of
 from tuned_db.records.record import Record
 
@@ -50,10 +50,6 @@ class Pool:
     def same(self, problem: Problem) -> list[Entry]:
         """Return the entries for exactly this problem."""
         return self._same.get(problem, [])
-
-    def alike(self, problem: Problem) -> list[Entry]:
-        """Return the entries for this problem, whatever its epilogue, and those hardly apart."""
-        return [entry for apart, entry in self._apart(problem) if apart <= ALIKE]
 
     def nearest(self, problem: Problem, count: int) -> list[tuple[float, Entry]]:
         """Return distance and entry of `count` variants for the nearest problems of its kind."""

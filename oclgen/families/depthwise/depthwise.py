@@ -7,7 +7,7 @@ the gradient of the weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
@@ -18,6 +18,7 @@ from oclgen.families.depthwise.patches import (
     MAX_WINDOW,
     blocks,
     channel_vectors,
+    fitting,
     is_depthwise,
     layout_conflict,
     phases,
@@ -48,6 +49,11 @@ FEW_TAPS = 25
 """Taps of which two channels of a window leave room for other work-items' registers."""
 FEW_HELD = 80
 """Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
+HEIGHTS, WIDTHS = (2, 3, 4, 5, 6, 7), (4, 5)
+"""Rows and columns of a patch that are guessed for processors. One of 7x7 results was slower than
+of 7x4 or 4x4 (0.78 to 0.96 of the speed) where vectors lie along channels."""
+SETS, WAYS, LINE = 64, 8, 64
+"""Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 GROUPS_PER_UNIT = 16
 """Work-groups of a compute unit below which a work-item computes fewer patches."""
 
@@ -188,20 +194,32 @@ def _pixels_on_cpu(problem: ConvProblem, vec: int) -> list[Config]:
     """Return configs for a processor and images in channels_last.
 
     Where no vector divides the channels, the compiler makes one of the work-items along them: a
-    work-group with a block of channels is up to four times as fast as one of single channels. Of
-    10 and 14 rows of results it makes patches of 4 rows that take two to seven times as long as
-    those of 2, if rows have no padding or a stride.
+    work-group with a block of channels is up to four times as fast as one of single channels.
     """
+    rows, cols = phases(problem)
+    high, low = fitting(rows[0].results, HEIGHTS)[:2]
     if vec > 1:
-        shapes = [(2, 4, 4, 1), (1, 4, 4, 1), (4, 4, 4, 1), (2, 2, 4, 1), (1, 8, 4, 1)]
+        high = high if _is_held(problem, high) else 4
+        shapes = [(high, 4, 4, 1), (4, 4, 4, 1), (2, 4, 4, 1), (1, 4, 4, 1), (2, 2, 4, 1)]
     else:
-        high, low = (2, 1) if phases(problem).rows[0].results % 4 == 2 else (4, 2)
-        shapes = [(high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32), (high, 4, 32, 1)]
-        shapes.append((low, 4, 4, 1))
+        wide = fitting(cols[0].results, WIDTHS)[0]
+        shapes = [(high, wide, 64, 16), (high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32)]
+        shapes += [(high, 4, 32, 1), (min(low, 4), 4, 4, 1)]
     return [
         replace(DEFAULT, patch_h=h, patch_w=w, local_size=size, vec_c=vec, local_c=local_c)
         for h, w, size, local_c in shapes
     ]
+
+
+def _is_held(problem: ConvProblem, patch_h: int) -> bool:
+    """Say whether a processor's nearest cache holds the window of such a patch of 4 columns.
+
+    Pixels whose distance is a large power of two share few sets of the cache: of 2048 channels of
+    7x7, 7 rows took 1.5 to 1.8 times as long as 4.
+    """
+    rows, cols = phases(problem)
+    sets = SETS // gcd(SETS, max(4 * problem.in_channels // LINE, 1))
+    return window(rows, patch_h).elements * window(cols, 4).elements <= WAYS * sets
 
 
 def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:

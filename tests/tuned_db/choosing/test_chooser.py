@@ -42,10 +42,10 @@ def expect(monkeypatch: pytest.MonkeyPatch, ms: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("apart", "times_as_slow", "rung"),
     [
-        (1, 2.4, "nearest"),  # the same problem except for its epilogue
-        (1, 2.6, "guess"),
-        (8, 1.2, "nearest"),  # a near one
-        (8, 1.3, "guess"),
+        (1, 1.4, "nearest"),  # the same problem except for its epilogue
+        (1, 1.6, "guess"),
+        (8, 1.05, "nearest"),  # a near one
+        (8, 1.15, "guess"),
         (64, 0.9, "nearest"),  # a far one
         (64, 1.1, "guess"),
     ],
@@ -59,6 +59,38 @@ def test_a_record_serves_another_problem_unless_the_model_knows_better(
     assert choice.rung == rung
     assert choice.variant.family == ("gemm_staged" if rung == "guess" else "gemm_register")
     assert choice.predicted_ms == (1.0 if rung == "guess" else times_as_slow)
+
+
+@pytest.mark.parametrize("origin", ["architecture", "shipped"])
+@pytest.mark.parametrize(("times_as_slow", "serves"), [(1.2, True), (1.3, False), (1.9, False)])
+@pytest.mark.parametrize("asked", [SQUARE, replace(SQUARE, bias="n")])
+def test_a_related_devices_record_is_evidence_and_no_rank(
+    monkeypatch: pytest.MonkeyPatch,
+    shipped: list[Record],
+    origin: str,
+    times_as_slow: float,
+    serves: bool,
+    asked: GemmProblem,
+) -> None:
+    """Nor is one of this very problem: it was the fastest of another device, or of more cores."""
+    expect(monkeypatch, {"gemm_register": times_as_slow, "gemm_staged": 1.0})
+    known = with_item_m(3, device=SIBLING)
+    shipped[:] = [known] if origin == "shipped" else []
+    choice = chooser(*([] if shipped else [known])).choose(asked)
+    assert choice.rung == (origin if serves else "guess")
+    assert choice.predicted_ms == (times_as_slow if serves else 1.0)
+
+
+def test_of_two_records_of_a_problem_the_one_serves_that_is_expected_to_be_faster(
+    monkeypatch: pytest.MonkeyPatch, shipped: list[Record]
+) -> None:
+    def times(_: Problem, variants: list[Variant], __: Limits) -> list[float]:
+        return [{1: 1.1, 2: 1.0}.get(getattr(one.config, "item_m", 0), 9.0) for one in variants]
+
+    monkeypatch.setattr("tuned_db.choosing.chooser.predict", times)
+    shipped[:] = [with_item_m(2, device=replace(SIBLING, runtime="Another OpenCL"))]
+    choice = chooser(with_item_m(1, device=SIBLING)).choose(SQUARE)
+    assert choice.variant.config.item_m == 2
 
 
 def test_what_was_measured_here_serves_whatever_the_model_expects(

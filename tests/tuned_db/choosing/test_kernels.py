@@ -50,6 +50,7 @@ def test_digests_are_taken_of_what_would_serve_alone(monkeypatch: pytest.MonkeyP
     assert set(asked) == {SQUARE}
 
 
+@pytest.mark.usefixtures("alike")
 def test_few_texts_are_generated_where_all_that_was_measured_is_of_other_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
