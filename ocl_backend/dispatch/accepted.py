@@ -39,8 +39,8 @@ OF_DTYPES = NO_KERNEL, "without overflow", "dtype"
 """Parts of torch's messages for dtypes without a kernel, numbers beyond one, and unlike ones."""
 
 LACKING = "Could not run '", "with Meta tensors", "_overrideable"
-"""Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator, or
-leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
+"""Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator,
+or leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
 
 BEYOND = {
     "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),

@@ -22,7 +22,7 @@ from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.evidence import Evidence, Winners
 from tuned_db.choosing.nearest import ALIKE, NEAR
-from tuned_db.choosing.option import Option
+from tuned_db.choosing.option import TRUST, Option
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
 from tuned_db.choosing.remembered_choices import RememberedChoices
@@ -305,7 +305,8 @@ class Chooser:
         if times is None:
             return sorted(found.values(), key=attrgetter("step", "cost"))
         pairs = zip(times, found.values(), strict=True)
-        options = [option.expected(ms) for ms, option in pairs if ms < inf]
+        trust = TRUST[self.limits.kind]
+        options = [option.expected(ms, trust) for ms, option in pairs if ms < inf]
         return sorted(options, key=attrgetter("cost"))
 
     def _records(self, problem: Problem) -> dict[Variant, Option]:

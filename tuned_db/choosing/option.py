@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from oclgen.problem import Problem
 from oclgen.variant import Variant
@@ -10,12 +11,25 @@ from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.nearest import ALIKE, NEAR
 from tuned_db.choosing.pools import Entry
 
-ALIKE_HERE, ALIKE_THERE, NEAR_HERE = 1.5, 1.25, 1.1
-"""How much slower than what was never measured a winner may be predicted to be, and still serve,
-because it won against many trials: for a problem hardly apart on this device and on a related one,
-and for a near problem on this device. In the tables of processors, winners of near problems were
-1.04 times as fast as the model's choice where they were predicted to take up to 1.1 times as long,
-and 0.92 times where they were predicted to take 1.1 to 1.25 times as long."""
+
+class Trust(NamedTuple):
+    """How much slower than what was never measured a winner may be predicted to be, and serve.
+
+    It won against many trials: for a problem hardly apart on this device and on a related one, and
+    for a near problem on this device.
+    """
+
+    alike_here: float
+    alike_there: float
+    near_here: float
+
+
+GPUS = Trust(2.0, 2.0, 1.25)
+TRUST = {"cpu": Trust(1.5, 1.25, 1.1), "gpu": GPUS, "other": GPUS}
+"""By the kind of device. In the tables of processors, winners of near problems were 1.04 times as
+fast as the model's choice where they were predicted to take up to 1.1 times as long, and 0.92 times
+where they were predicted to take 1.1 to 1.25 times as long. An H100 ran the tuned networks by an
+H200's records with the bounds for GPUs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,22 +50,18 @@ class Option:
     step: int
     predicted_ms: float | None = None
 
-    def expected(self, ms: float) -> Option:
-        """Return this option with the time that the model predicts."""
-        return replace(self, cost=ms / self.trust, predicted_ms=ms)
+    def expected(self, ms: float, trust: Trust) -> Option:
+        """Return this option, whose cost is still a distance, with the time that is predicted."""
+        return replace(self, cost=ms / self._bound(trust), predicted_ms=ms)
 
-    @property
-    def trust(self) -> float:
-        """How many times the best predicted time it may be predicted to take, and still serve.
-
-        To be asked while the cost is a distance.
-        """
+    def _bound(self, trust: Trust) -> float:
+        """Return how many times the best predicted time it may be predicted to take, and serve."""
         if self.entry is None or self.cost > NEAR:
             return 1.0
         is_here = self.rung == "nearest"
         if self.cost > ALIKE:
-            return NEAR_HERE if is_here else 1.0
-        return ALIKE_HERE if is_here else ALIKE_THERE
+            return trust.near_here if is_here else 1.0
+        return trust.alike_here if is_here else trust.alike_there
 
     def choice(self, problem: Problem, steps: int) -> Choice:
         """Return the choice of this variant, on a ladder with `steps` steps above the first."""

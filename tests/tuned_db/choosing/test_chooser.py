@@ -21,6 +21,7 @@ from tests.tuned_db.shelves import Shelf, chooser, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, timed, variant
 from tuned_db import Chooser, NoVariantError, Record, open_store, read_records, write_records
 from tuned_db.choosing.chooser import GUESSES
+from tuned_db.choosing.option import TRUST
 
 pytestmark = pytest.mark.usefixtures("shipped", "alike")
 
@@ -39,40 +40,42 @@ def expect(monkeypatch: pytest.MonkeyPatch, ms: dict[str, float]) -> None:
     monkeypatch.setattr("tuned_db.choosing.chooser.predict", times)
 
 
+BOUNDS = TRUST[LIMITS.kind]
+
+
 @pytest.mark.parametrize(
-    ("apart", "times_as_slow", "rung"),
+    ("apart", "bound"),
     [
-        (1, 1.4, "nearest"),  # the same problem except for its epilogue
-        (1, 1.6, "guess"),
-        (8, 1.05, "nearest"),  # a near one
-        (8, 1.15, "guess"),
-        (64, 0.9, "nearest"),  # a far one
-        (64, 1.1, "guess"),
+        (1, BOUNDS.alike_here),  # the same problem except for its epilogue
+        (8, BOUNDS.near_here),
+        (64, 1.0),  # a far one
     ],
 )
+@pytest.mark.parametrize("serves", [True, False])
 def test_a_record_serves_another_problem_unless_the_model_knows_better(
-    monkeypatch: pytest.MonkeyPatch, apart: int, times_as_slow: float, rung: str
+    monkeypatch: pytest.MonkeyPatch, apart: int, bound: float, serves: bool
 ) -> None:
+    times_as_slow = bound * (0.97 if serves else 1.03)
     expect(monkeypatch, {"gemm_register": times_as_slow, "gemm_staged": 1.0})
     known = chooser(with_item_m(3, GemmProblem(64, 64, 64 * apart)))
     choice = known.choose(replace(SQUARE, bias="n"))
-    assert choice.rung == rung
-    assert choice.variant.family == ("gemm_staged" if rung == "guess" else "gemm_register")
-    assert choice.predicted_ms == (1.0 if rung == "guess" else times_as_slow)
+    assert choice.rung == ("nearest" if serves else "guess")
+    assert choice.variant.family == ("gemm_register" if serves else "gemm_staged")
+    assert choice.predicted_ms == (times_as_slow if serves else 1.0)
 
 
 @pytest.mark.parametrize("origin", ["architecture", "shipped"])
-@pytest.mark.parametrize(("times_as_slow", "serves"), [(1.2, True), (1.3, False), (1.9, False)])
+@pytest.mark.parametrize("serves", [True, False])
 @pytest.mark.parametrize("asked", [SQUARE, replace(SQUARE, bias="n")])
 def test_a_related_devices_record_is_evidence_and_no_rank(
     monkeypatch: pytest.MonkeyPatch,
     shipped: list[Record],
     origin: str,
-    times_as_slow: float,
     serves: bool,
     asked: GemmProblem,
 ) -> None:
     """Nor is one of this very problem: it was the fastest of another device, or of more cores."""
+    times_as_slow = BOUNDS.alike_there * (0.97 if serves else 1.03)
     expect(monkeypatch, {"gemm_register": times_as_slow, "gemm_staged": 1.0})
     known = with_item_m(3, device=SIBLING)
     shipped[:] = [known] if origin == "shipped" else []
