@@ -45,11 +45,8 @@ BOUNDS = TRUST[LIMITS.kind]
 
 @pytest.mark.parametrize(
     ("apart", "bound"),
-    [
-        (1, BOUNDS.alike_here),  # the same problem except for its epilogue
-        (8, BOUNDS.near_here),
-        (64, 1.0),  # a far one
-    ],
+    [(1, BOUNDS.alike_here), (8, BOUNDS.near_here), (64, 1.0)],
+    ids=["another epilogue", "near", "far"],
 )
 @pytest.mark.parametrize("serves", [True, False])
 def test_a_record_serves_another_problem_unless_the_model_knows_better(
