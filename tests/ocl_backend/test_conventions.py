@@ -134,9 +134,6 @@ def test_a_forked_worker_that_touches_the_device_is_told_to_spawn(device: Any) -
         next(iter(loader))
 
 
-def test_numpy_and_dlpack_say_to_copy_first(device: Any) -> None:
-    x = torch.ones(2, device=place(device))
+def test_numpy_says_to_copy_first(device: Any) -> None:
     with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):
-        x.numpy()
-    with pytest.raises(ValueError, match="device type ocl for Dlpack"):
-        torch.from_dlpack(x)
+        torch.ones(2, device=place(device)).numpy()

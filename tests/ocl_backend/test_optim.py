@@ -125,3 +125,33 @@ def test_a_scaled_gradient_is_unscaled_and_an_infinite_one_skipped(device: Any) 
     assert p.tolist() == [1.0, 1.0, 1.0]
     torch._fused_sgd_([p], [grad], [], **numbers, found_inf=none)
     assert p.tolist() == [0.0, 0.0, 0.0]
+    assert grad.tolist() == [2.0, 2.0, 2.0], "torch leaves the unscaled gradient behind"
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_gradients_that_were_clipped_before_the_step_are_skipped_if_infinite(
+    device: Any, kind: Any
+) -> None:
+    p = torch.ones(3, device=place(device), requires_grad=True)
+    optimizer, scaler = kind([p], lr=0.5, fused=True), torch.amp.GradScaler("ocl", init_scale=4.0)
+    for factor, is_skipped in ((1.0, False), (torch.inf, True)):
+        before = p.tolist()
+        optimizer.zero_grad()
+        scaler.scale((p * factor).sum()).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_([p], 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert (p.tolist() == before) is is_skipped
+
+
+def test_a_scaled_gradient_of_another_layout_is_unscaled_where_it_lies(device: Any) -> None:
+    scale, none = (torch.tensor(v, device=place(device)) for v in (4.0, 0.0))
+    p = torch.ones(2, 3, device=place(device))
+    grad = torch.full((3, 2), 8.0, device=place(device)).t()
+    torch._fused_sgd_(
+        [p], [grad], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False, grad_scale=scale, found_inf=none,
+    )  # fmt: skip
+    assert (p == 0).all()
+    assert (grad == 2).all()

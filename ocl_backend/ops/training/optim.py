@@ -42,7 +42,8 @@ class Method:
     nesterov: bool = False
     first: bool = False
     maximize: bool = False
-    scaled: bool = False
+    unscales: bool = False
+    skips: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,9 @@ def _adam(
         for step in steps
     ]  # fmt: skip
     kind = Method(
-        method, tuple(lists), weight_decay != 0, maximize=maximize, scaled=grad_scale is not None
-    )
+        method, tuple(lists), weight_decay != 0, maximize=maximize,
+        unscales=grad_scale is not None, skips=found_inf is not None,
+    )  # fmt: skip
     numbers = Numbers(float(lr), weight_decay, eps, beta1, 1 - beta1, beta2)
     _advance(kind, lists, numbers, grad_scale, found_inf)
 
@@ -137,7 +139,7 @@ def fused_sgd(
         lists["m"] = momentum_buffers
     kind = Method(
         "sgd", tuple(lists), weight_decay != 0, momentum != 0, nesterov, is_first_step, maximize,
-        grad_scale is not None,
+        grad_scale is not None, found_inf is not None,
     )  # fmt: skip
     numbers = Numbers(float(lr), weight_decay, beta1=momentum, rest1=1 - dampening)
     _advance(kind, lists, numbers, grad_scale, found_inf)
@@ -173,7 +175,7 @@ def _advance(
         launch = _prepared(kind, lead.get_device(), lead.dtype, sizes)
         pointers = [tensor.data_ptr() for row in batch for tensor in row]
         launch(*pointers, *shared, *last)
-        _write_back(kind.roles, rows[start : start + at_once], batch)
+        _write_back(kind, rows[start : start + at_once], batch)
 
 
 @cache
@@ -190,12 +192,12 @@ def _alike(row: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _write_back(
-    roles: Sequence[str], rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]
+    kind: Method, rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]
 ) -> None:
     """Copy the results of tensors that had to be copied to be dense."""
     for row, copies in zip(rows, dense, strict=True):
-        for role, tensor, copy in zip(roles, row, copies, strict=True):
-            if copy is not tensor and role != "grad":
+        for role, tensor, copy in zip(kind.roles, row, copies, strict=True):
+            if copy is not tensor and (role != "grad" or kind.unscales):
                 tensor.copy_(copy)
 
 
@@ -213,10 +215,10 @@ def _prepared(
         block=block, local_items=local_items, width=16 if on_cpu else 4,
         method=kind.method, roles=kind.roles, weight_decay=kind.weight_decay,
         momentum=kind.momentum, nesterov=kind.nesterov, first=kind.first,
-        maximize=kind.maximize, scaled=kind.scaled,
+        maximize=kind.maximize, unscales=kind.unscales, skips=kind.skips,
     )  # fmt: skip
     row = [Pointer(4 if role == "step" else stored.item_bytes) for role in kind.roles]
-    scale = [Pointer(4), Pointer(4)] if kind.scaled else []
+    scale = [Pointer(4)] * (kind.unscales + kind.skips)
     arguments: list[Argument] = [*row * len(sizes), *scale, *[Varying("float")] * 9]
     groups = sum(blocks)
     return prepare(device, source, "fused_step", (groups * local_items,), arguments, (local_items,))
