@@ -14,7 +14,12 @@ from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides
 from torch.utils._pytree import tree_leaves
 
-from ocl_backend.dispatch.checks import check_unshared, check_written
+from ocl_backend.dispatch.checks import (
+    check_unshared,
+    check_written,
+    share_places,
+    warn_of_expanded,
+)
 
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
@@ -137,6 +142,40 @@ def once(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
         check_written(name, out)
+        return function(out, *args, **kwargs)
+
+    return run
+
+
+def not_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an in-place form that refuses positions and values in the memory that it writes to.
+
+    Work-items would read some items before others write them, and some after.
+
+    Args:
+        function: takes the tensor that is written to first.
+    """
+
+    @wraps(function)
+    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
+        check_unshared((x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), out)
+        return function(out, *args, **kwargs)
+
+    return run
+
+
+def taking_expanded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an in-place form that warns, as torch does, if several items share one place.
+
+    Args:
+        name: of the operator, for the message.
+        function: takes that tensor first.
+    """
+
+    @wraps(function)
+    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if share_places(out):
+            warn_of_expanded(name)
         return function(out, *args, **kwargs)
 
     return run
