@@ -58,6 +58,25 @@ def test_four_steps_follow_the_cpu(device: Any, name: str) -> None:
     assert our_optimizer.param_groups[0]["fused"] is (None if name == "foreach" else True)
 
 
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "lr is a tensor"])
+def test_steps_in_float64_use_numbers_in_float64(device: Any, name: str) -> None:
+    theirs = [torch.randn(5, dtype=torch.float64).requires_grad_()]
+    ours = [theirs[0].detach().to(place(device)).requires_grad_()]
+    their_optimizer, our_optimizer = OPTIMIZERS[name](theirs), OPTIMIZERS[name](ours)
+    for _ in range(3):
+        theirs[0].grad = torch.randn(5, dtype=torch.float64)
+        ours[0].grad = theirs[0].grad.to(place(device))
+        their_optimizer.step()
+        our_optimizer.step()
+    assert torch.allclose(ours[0].detach().cpu(), theirs[0].detach(), rtol=1e-12, atol=1e-13)
+
+
+def test_numbers_are_added_to_lists_in_float64(device: Any) -> None:
+    lists = [torch.zeros(3, dtype=torch.float64, device=place(device)) for _ in range(2)]
+    torch._foreach_add_(lists, 0.1)
+    assert [x.tolist() for x in lists] == [[0.1] * 3] * 2
+
+
 def test_the_cpu_keeps_its_own_choice() -> None:
     optimizer = Adam([torch.zeros(2, requires_grad=True)])
     optimizer.step()

@@ -24,6 +24,8 @@ logarithms, since 1 - beta^step cancels in fp32: it is computed as -expm1(step *
     from itertools import accumulate
 
     from ocl_backend.kernels import vectors
+
+    NUMBERS = "lr", "decay", "eps", "beta1", "rest1", "log_beta1", "beta2", "rest2", "log_beta2"
 %>\
 <%
     real = dtype.value
@@ -90,10 +92,18 @@ void fused_step(
 % if skips:
     const __global float *found_inf, const long found_inf_start,
 % endif
+% if real == "double":
+    ${", ".join(f"const long {name}_bits" for name in NUMBERS)})
+{
+% for name in NUMBERS:
+    const double ${name} = as_double(${name}_bits);
+% endfor
+% else:
     const float lr, const float decay, const float eps,
     const float beta1, const float rest1, const float log_beta1,
     const float beta2, const float rest2, const float log_beta2)
 {
+% endif
 % if skips:
     if (found_inf[found_inf_start] != 0) {
         return;

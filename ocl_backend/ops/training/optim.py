@@ -5,6 +5,7 @@ The formulas are torch.optim's. `prefer_fused` makes the optimisers take them wi
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -64,6 +65,14 @@ class Numbers:
             self.beta1, self.rest1, _log(self.beta1),
             self.beta2, 1 - self.beta2, _log(self.beta2),
         )  # fmt: skip
+
+    def words(self, dtype: torch.dtype) -> tuple[float, ...]:
+        """Return them as they travel to tensors of `dtype`: a double as the bits of a long."""
+        values = self.values()
+        if dtype is not torch.float64:
+            return values
+        count = len(values)
+        return struct.unpack(f"{count}q", struct.pack(f"{count}d", *values))
 
 
 def _log(beta: float) -> float:
@@ -167,7 +176,7 @@ def _advance(
         return
     at_once = _at_once(len(lists), rows[0][0].get_device())
     shared = [tensor.data_ptr() for tensor in scale if tensor is not None]
-    last = numbers.values()
+    last = numbers.words(rows[0][0].dtype)
     for start in range(0, len(rows), at_once):
         batch = [_alike(row) for row in rows[start : start + at_once]]
         lead = batch[0][0]
@@ -219,7 +228,8 @@ def _prepared(
     )  # fmt: skip
     row = [Pointer(4 if role == "step" else stored.item_bytes) for role in kind.roles]
     scale = [Pointer(4)] * (kind.unscales + kind.skips)
-    arguments: list[Argument] = [*row * len(sizes), *scale, *[Varying("float")] * 9]
+    number = Varying("long" if dtype is torch.float64 else "float")
+    arguments: list[Argument] = [*row * len(sizes), *scale, *[number] * 9]
     groups = sum(blocks)
     return prepare(device, source, "fused_step", (groups * local_items,), arguments, (local_items,))
 
