@@ -164,6 +164,21 @@ def test_gradients_that_were_clipped_before_the_step_are_skipped_if_infinite(
         assert (p.tolist() == before) is is_skipped
 
 
+def test_a_first_step_that_is_skipped_leaves_no_garbage_in_the_momentum(device: Any) -> None:
+    """torch makes the momentum of new memory, which a first step without infinities fills."""
+    p = torch.ones(1000, device=place(device), requires_grad=True)
+    optimizer = SGD([p], lr=0.5, momentum=0.9, fused=True)
+    scaler = torch.amp.GradScaler("ocl", init_scale=4.0)
+    for factor in (torch.inf, 1.0):
+        optimizer.zero_grad()
+        scaler.scale((p * factor).sum()).backward()
+        new = [torch.full_like(p, torch.nan) for _ in range(4)]
+        del new  # the allocator hands this memory out again
+        scaler.step(optimizer)
+        scaler.update()
+    assert torch.equal(p.detach().cpu(), torch.full((1000,), 0.5))
+
+
 def test_a_scaled_gradient_of_another_layout_is_unscaled_where_it_lies(device: Any) -> None:
     scale, none = (torch.tensor(v, device=place(device)) for v in (4.0, 0.0))
     p = torch.ones(2, 3, device=place(device))

@@ -146,6 +146,9 @@ def fused_sgd(
     lists: dict[str, Sequence[Tensor]] = {"p": params, "grad": grads}
     if momentum != 0:
         lists["m"] = momentum_buffers
+        if is_first_step and found_inf is not None:
+            for buffer in momentum_buffers:
+                buffer.zero_()  # they are new memory, and a skipped step does not fill it
     kind = Method(
         "sgd", tuple(lists), weight_decay != 0, momentum != 0, nesterov, is_first_step, maximize,
         grad_scale is not None, found_inf is not None,
