@@ -192,3 +192,18 @@ def test_a_real_operand_has_no_imaginary_part(device: Any, dtype: Any) -> None:
 def test_a_real_tensor_takes_no_complex_numbers(device: Any, name: str) -> None:
     x = torch.arange(4) * (1 + 2j)
     refuse_alike(device, lambda x: getattr(x.abs(), name)(x), x)
+
+
+@pytest.mark.parametrize("numbers", [{"alpha": 6 + 7j, "beta": 3 + 4j}, {"beta": 0.5}])
+def test_a_product_of_no_terms_is_the_scaled_bias(device: Any, numbers: dict[str, Any]) -> None:
+    def compute(where: Any) -> list[Any]:
+        bias = torch.full((2, 3), 11 + 1j, device=where)
+        a, b = bias.new_empty(2, 0), bias.new_empty(0, 3)
+        return [
+            torch.addmm(bias, a, b, **numbers),
+            torch.addmv(bias[:, 0], a, b[:, 0], **numbers),
+            torch.baddbmm(bias[None], a[None], b[None], **numbers),
+        ]
+
+    for ours, theirs in zip(compute(place(device)), compute("cpu"), strict=True):
+        assert torch.equal(ours.cpu(), theirs)
