@@ -207,3 +207,13 @@ def test_a_product_of_no_terms_is_the_scaled_bias(device: Any, numbers: dict[str
 
     for ours, theirs in zip(compute(place(device)), compute("cpu"), strict=True):
         assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs on the CPU")
+def test_an_operator_on_the_cpu_writes_to_a_lazily_conjugated_output(device: Any) -> None:
+    for where in (place(device), "cpu"):
+        a = torch.eye(3, dtype=torch.complex64, device=where) * 2
+        for out in (torch.full((3, 2), 1 + 2j, device=where).conj(), torch.ones_like(a).conj()):
+            right = out.clone() if out.shape == (3, 2) else torch.full_like(out, 3 + 1j)
+            torch.linalg.solve_triangular(a, right, upper=False, out=out)
+            assert torch.equal(out.resolve_conj().cpu(), (right / 2).resolve_conj().cpu())

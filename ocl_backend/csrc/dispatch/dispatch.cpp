@@ -232,13 +232,16 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
 }
 
-// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy
+// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy.
+// It would also write to a clone of the target: the schemas do not say that one is written to.
 TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, Negative, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
