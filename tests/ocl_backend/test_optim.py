@@ -173,7 +173,7 @@ def test_a_first_step_that_is_skipped_leaves_no_garbage_in_the_momentum(device: 
         optimizer.zero_grad()
         scaler.scale((p * factor).sum()).backward()
         new = [torch.full_like(p, torch.nan) for _ in range(4)]
-        del new  # the allocator hands this memory out again
+        del new  # the next tensors get this memory
         scaler.step(optimizer)
         scaler.update()
     assert torch.equal(p.detach().cpu(), torch.full((1000,), 0.5))
