@@ -9,7 +9,7 @@ Its modules:
 - steps that are captured and replayed: `graphed`, `recorded`
 - other libraries: `libraries`, `vision`, `notices`
 - parts of torch that need more than operators: `compilation`, `data_parallel`, `distributed`,
-  `parameters`, `printing`, `sharing`
+  `exchange`, `parameters`, `printing`, `sharing`
 - the self-test: `selftest`
 """
 

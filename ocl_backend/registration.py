@@ -10,7 +10,15 @@ from functools import cache
 import torch  # noqa: F401 (first: its import asks for `ocl_autoload.load`)
 
 import ocl_autoload
-from ocl_backend import backends, compilation, data_parallel, notices, parameters, sharing
+from ocl_backend import (
+    backends,
+    compilation,
+    data_parallel,
+    exchange,
+    notices,
+    parameters,
+    sharing,
+)
 from ocl_backend.dispatch import fallback_policy
 
 
@@ -30,6 +38,7 @@ def register() -> None:
     fallback_policy.configure()
     parameters.register()
     sharing.register()
+    exchange.register()
     data_parallel.register()
     compilation.register()
     backends.register()

@@ -43,13 +43,35 @@ def check_written(name: str, out: Tensor) -> None:
     Raises:
         RuntimeError: they do.
     """
-    steps = zip(out.shape, out.stride(), strict=True)
-    if out.numel() and any(size > 1 and stride == 0 for size, stride in steps):
+    if share_places(out):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             f"single memory location: {name} of shape {tuple(out.shape)} and strides "
             f"{out.stride()}. Please clone() the tensor before performing the operation."
         )
+
+
+def share_places(x: Tensor) -> bool:
+    """Say whether several items of a tensor share one place in memory, as those of expanded ones.
+
+    Args:
+        x: any tensor.
+    """
+    steps = zip(x.shape, x.stride(), strict=True)
+    return x.numel() > 0 and any(size > 1 and stride == 0 for size, stride in steps)
+
+
+def warn_of_expanded(name: str) -> None:
+    """Warn, in torch's words, that an operator writes to an expanded tensor.
+
+    Args:
+        name: of the operator.
+    """
+    warnings.warn(
+        f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
+        "performing this operation.",
+        stacklevel=4,
+    )
 
 
 def largest_exact(dtype: torch.dtype) -> int:
@@ -144,6 +166,7 @@ def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
         single = single.narrow(dim, 0, 1)
     if "mask" not in given:
         return {**given, "self": single}
+    warn_of_expanded("masked_fill_")
     mask = given["mask"].expand(out.shape).any(shared, keepdim=True)
     return {**given, "self": single, "mask": mask}
 

@@ -40,6 +40,9 @@ UNASKED = {
 """Operators that check their operands themselves. The CPU's kernels of packed weights read whole
 vectors: a row of 50 items ends the process there (torch 2.11 with AVX-512)."""
 
+INDEXING = ("aten::index", "aten::_index_put_impl_")
+"""Operators whose positions may lie on the CPU beside a tensor of the device, not the reverse."""
+
 SPARSE_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 SPARSE_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
@@ -65,6 +68,11 @@ def as_the_cpu_tells(
     found = dict.fromkeys(places)
     if len(found) > 1 and not isinstance(error, IndexError):
         first, second = list(found)[:2]
+        if overload._schema.name in INDEXING and _is_index_elsewhere(*args[:2]):
+            return RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({args[0].device}). Move them with .to()."
+            )
         return RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{first} and {second}! (when calling {overload.name()}) Move them with .to()."
@@ -78,6 +86,11 @@ def as_the_cpu_tells(
     lacks = isinstance(theirs, NotImplementedError) and NO_KERNEL not in str(theirs)
     beside = lacks > isinstance(error, NotImplementedError)
     return error if theirs is None or beside else theirs
+
+
+def _is_index_elsewhere(x: Tensor, indices: Sequence[Tensor | None]) -> bool:
+    """Say whether an index is neither on the CPU nor on the device of x."""
+    return any(i is not None and not i.is_cpu and i.device != x.device for i in indices)
 
 
 def raised(

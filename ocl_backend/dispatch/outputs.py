@@ -5,7 +5,8 @@ They serve operators whose result is made anew anyway; hot operators write to `o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -14,7 +15,12 @@ from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides
 from torch.utils._pytree import tree_leaves
 
-from ocl_backend.dispatch.checks import check_unshared, check_written
+from ocl_backend.dispatch.checks import (
+    check_unshared,
+    check_written,
+    share_places,
+    warn_of_expanded,
+)
 
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
@@ -39,9 +45,23 @@ def dtype_name(dtype: torch.dtype) -> str:
     return names.get(dtype, str(dtype).removeprefix("torch."))
 
 
-def resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return `out` with this shape; torch's rule for `out=` tensors of another shape."""
-    return out if out.shape == shape else out.resize_(shape)
+def resized(out: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return `out` with this shape; torch's rule for `out=` tensors of another shape.
+
+    It warns, as torch does, if an output with items is resized.
+    """
+    if out.shape == tuple(shape):
+        return out
+    if out.numel():
+        warnings.warn(
+            "An output with one or more elements was resized since it had shape "
+            f"{[*out.shape]}, which does not match the required output shape {[*shape]}. This "
+            "behavior is deprecated, and in a future PyTorch release outputs will not be resized "
+            "unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
+            "it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=4,
+        )
+    return out.resize_(shape)
 
 
 def elementwise_strides(shape: tuple[int, ...], operands: Iterable[Tensor]) -> tuple[int, ...]:
@@ -62,7 +82,7 @@ def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[
     """
     if out.shape == shape:
         return out
-    return out.resize_(shape).as_strided_(shape, elementwise_strides(shape, operands))
+    return resized(out, shape).as_strided_(shape, elementwise_strides(shape, operands))
 
 
 def stored(result: Tensor, out: Tensor) -> Tensor:
@@ -73,7 +93,7 @@ def stored(result: Tensor, out: Tensor) -> Tensor:
     """
     if result.device != out.device:
         raise RuntimeError(f"the result is on {result.device}, out on {out.device}")
-    return out.resize_(result.shape).copy_(result)
+    return resized(out, result.shape).copy_(result)
 
 
 def in_dtype_of_out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -137,6 +157,40 @@ def once(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
         check_written(name, out)
+        return function(out, *args, **kwargs)
+
+    return run
+
+
+def not_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an in-place form that refuses positions and values in the memory that it writes to.
+
+    Work-items would read some items before others write them, and some after.
+
+    Args:
+        function: takes the tensor that is written to first.
+    """
+
+    @wraps(function)
+    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
+        check_unshared((x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), out)
+        return function(out, *args, **kwargs)
+
+    return run
+
+
+def taking_expanded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an in-place form that warns, as torch does, if several items share one place.
+
+    Args:
+        name: of the operator, for the message.
+        function: takes that tensor first.
+    """
+
+    @wraps(function)
+    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if share_places(out):
+            warn_of_expanded(name)
         return function(out, *args, **kwargs)
 
     return run

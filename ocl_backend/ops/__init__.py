@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ocl_backend.dispatch.fallback import serving
-from ocl_backend.dispatch.outputs import once
+from ocl_backend.dispatch.outputs import not_its_own, once, taking_expanded
 from ocl_backend.fusion import recall
 
 MODULES = (
@@ -61,8 +61,13 @@ COMPOSED = "linear", "scaled_dot_product_attention", "_to_copy"
 """Operators that torch composes of others, and that are recalled as a whole, because models call
 them most. Where gradients are recorded, their parts are called."""
 
-TAKE_EXPANDED = ("_index_put_impl_", "index_fill_")
-"""Operators by which torch writes to expanded tensors, too."""
+TAKE_EXPANDED = {"_index_put_impl_": "index_put_", "index_fill_": "index_fill_"}
+"""Operators by which torch writes to expanded tensors, too -> their names in its warning."""
+TO_PLACES = (
+    *TAKE_EXPANDED, "index_add_", "index_copy_", "index_reduce_", "put_", "scatter_",
+    "scatter_add_", "scatter_reduce_",
+)  # fmt: skip
+"""Operators that write to computed places: positions and values must lie in other memory."""
 
 
 def register() -> None:
@@ -77,13 +82,23 @@ def register() -> None:
             if name == "math.decompositions" and operator in registered:
                 continue
             registered.add(operator)
-            if name != "math.pointwise" and _writes_once(operator):
-                implementation = once(operator.partition(".")[0], implementation)
+            if name != "math.pointwise":
+                implementation = _refusing(operator, implementation)
             kernel = serving(overload(operator), implementation, rescues.get(operator))
             recall.register(overload(operator), kernel)
     for name in COMPOSED:
         recall.register_composed(name)
     recall.begin_before_autograd()
+
+
+def _refusing(operator: str, implementation: Any) -> Any:
+    """Return an implementation that refuses shared memory where torch does."""
+    name = operator.partition(".")[0]
+    if name in TO_PLACES:
+        implementation = not_its_own(implementation)
+    if name in TAKE_EXPANDED:
+        return taking_expanded(TAKE_EXPANDED[name], implementation)
+    return once(name, implementation) if _writes_once(operator) else implementation
 
 
 def _writes_once(operator: str) -> bool:
@@ -92,7 +107,7 @@ def _writes_once(operator: str) -> bool:
     first = overload(operator)._schema.arguments[0]
     written = first.alias_info is not None and first.alias_info.is_write
     single = written and str(first.type) == "Tensor"
-    return name.endswith("_") and single and name not in TAKE_EXPANDED
+    return name.endswith("_") and single
 
 
 def overload(operator: str) -> Any:

@@ -40,12 +40,16 @@ class Absent(list[Any]):
 
 
 def lend_absent_names(module: ModuleType) -> None:
-    """Let a file written for another torch import names that `module` does not have."""
+    """Let a file written for another torch import names that `module` does not have.
 
-    def lend(name: str) -> Absent:
+    A list of operators with their references in Python becomes that of the operators: torch
+    refuses a test over an empty list.
+    """
+
+    def lend(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Absent()
+        return module.__dict__.get(name.removesuffix("_and_refs"), Absent())
 
     module.__dict__.setdefault("__getattr__", lend)
 

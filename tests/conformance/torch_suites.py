@@ -54,6 +54,10 @@ SUITES = {
     "masked": ("test_masked.py", "TestMasked"),
     "segments": ("test_segment_reductions.py", "TestSegmentReductions"),
     "sparse": ("test_sparse.py", "TestSparse and not TestSparseAny"),
+    "dlpack": ("test_dlpack.py", "TestTorchDlPack"),
+    "optim": ("test_optim.py", "TestOptimRenewed"),
+    "spectral": ("test_spectral_ops.py", "TestFFT"),
+    "torch": ("test_torch.py", "TestTorchDeviceType or TestDevicePrecision"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
 

@@ -192,3 +192,28 @@ def test_a_real_operand_has_no_imaginary_part(device: Any, dtype: Any) -> None:
 def test_a_real_tensor_takes_no_complex_numbers(device: Any, name: str) -> None:
     x = torch.arange(4) * (1 + 2j)
     refuse_alike(device, lambda x: getattr(x.abs(), name)(x), x)
+
+
+@pytest.mark.parametrize("numbers", [{"alpha": 6 + 7j, "beta": 3 + 4j}, {"beta": 0.5}])
+def test_a_product_of_no_terms_is_the_scaled_bias(device: Any, numbers: dict[str, Any]) -> None:
+    def compute(where: Any) -> list[Any]:
+        bias = torch.full((2, 3), 11 + 1j, device=where)
+        a, b = bias.new_empty(2, 0), bias.new_empty(0, 3)
+        return [
+            torch.addmm(bias, a, b, **numbers),
+            torch.addmv(bias[:, 0], a, b[:, 0], **numbers),
+            torch.baddbmm(bias[None], a[None], b[None], **numbers),
+        ]
+
+    for ours, theirs in zip(compute(place(device)), compute("cpu"), strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs on the CPU")
+def test_an_operator_on_the_cpu_writes_to_a_lazily_conjugated_output(device: Any) -> None:
+    for where in (place(device), "cpu"):
+        a = torch.eye(3, dtype=torch.complex64, device=where) * 2
+        for out in (torch.full((3, 2), 1 + 2j, device=where).conj(), torch.ones_like(a).conj()):
+            right = out.clone() if out.shape == (3, 2) else torch.full_like(out, 3 + 1j)
+            torch.linalg.solve_triangular(a, right, upper=False, out=out)
+            assert torch.equal(out.resolve_conj().cpu(), (right / 2).resolve_conj().cpu())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import pytest
@@ -134,9 +135,28 @@ def test_a_forked_worker_that_touches_the_device_is_told_to_spawn(device: Any) -
         next(iter(loader))
 
 
-def test_numpy_and_dlpack_say_to_copy_first(device: Any) -> None:
-    x = torch.ones(2, device=place(device))
+def test_numpy_says_to_copy_first(device: Any) -> None:
     with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):
-        x.numpy()
-    with pytest.raises(ValueError, match="device type ocl for Dlpack"):
-        torch.from_dlpack(x)
+        torch.ones(2, device=place(device)).numpy()
+
+
+OUTPUTS: dict[str, Any] = {
+    "pointwise": lambda x, out: torch.exp(x, out=out),
+    "product": lambda x, out: torch.mm(x, x, out=out),
+    "sum": lambda x, out: torch.sum(x, 0, out=out),
+    "index": lambda x, out: torch.index_select(x, 0, torch.tensor([1], device=x.device), out=out),
+    "range": lambda x, out: torch.arange(3, out=out),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_with_items_of_another_shape_is_resized_with_a_warning(
+    device: Any, name: str
+) -> None:
+    for where in ("cpu", place(device)):
+        x, out = torch.ones(4, 4, device=where), torch.ones(2, device=where)
+        with pytest.warns(UserWarning, match=r"was resized since it had shape|will be resized"):
+            OUTPUTS[name](x, out)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            OUTPUTS[name](x, out.resize_(0))

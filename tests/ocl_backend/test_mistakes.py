@@ -80,6 +80,14 @@ def test_two_devices_mixed(device: Any) -> None:
     assert not [warning for warning in warned if "does not build" in str(warning.message)]
 
 
+def test_positions_on_the_device_of_a_tensor_on_the_cpu(device: Any) -> None:
+    x, where = torch.zeros(3, 2), torch.tensor([1], device=place(device))
+    with pytest.raises(RuntimeError, match=r"indices should be either on cpu or .* \(cpu\)"):
+        x[where]
+    with pytest.raises(RuntimeError, match=r"indices should be either on cpu or .* \(cpu\)"):
+        x[where] = 1
+
+
 def test_out_of_memory(device: Any) -> None:
     with pytest.raises(torch.OutOfMemoryError, match="Use a smaller batch, delete tensors, or"):
         torch.empty(1 << 50, device=place(device))

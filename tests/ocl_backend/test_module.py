@@ -228,6 +228,9 @@ def test_storages_can_be_shared_resized_and_moved(device: Any) -> None:
     window = torch.empty(0, device=place(device)).set_(x.untyped_storage(), 2, (2, 2), (1, 2))
     assert window.cpu().tolist() == [[2, 4], [3, 5]]
     assert torch.equal(torch.empty(0, device=place(device)).set_(window).cpu(), window.cpu())
+    assert alias.is_set_to(x)
+    assert not window.is_set_to(x)
+    assert not x.clone().is_set_to(x)
     assert x.resize_(2, 5).shape == (2, 5)
     assert torch.ones(3).untyped_storage().ocl(device.index).device == place(device)
     assert torch.empty(3, device=place(device)).set_().numel() == 0

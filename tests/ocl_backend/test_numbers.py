@@ -129,3 +129,14 @@ def test_masked_items_are_filled_by_one_launch(device: Any) -> None:
     with torch.ocl.profile(file=None) as seen:
         x.masked_fill(mask, -100.0)
     assert len(seen.commands) == 1
+
+
+@pytest.mark.parametrize("name", ["float64", "float16", "bfloat16", "int64"])
+def test_a_tensor_without_dimensions_of_the_cpu_keeps_its_dtype(device: Any, name: str) -> None:
+    number = torch.tensor(2, dtype=getattr(torch, name))
+    for dtype in (torch.bool, torch.int32, torch.float32):
+        x = torch.ones(3, dtype=dtype)
+        for compute in (torch.mul, torch.add, torch.div, torch.eq, torch.maximum):
+            ours, theirs = compute(x.to(place(device)), number), compute(x, number)
+            assert ours.dtype is theirs.dtype
+            assert torch.equal(ours.cpu(), theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -230,3 +231,41 @@ def test_indices_may_lie_on_the_cpu(device: Any) -> None:
     assert torch.equal(x[CHOICE].cpu(), X[CHOICE])
     x[ROWS] = 1
     assert (x[ROWS.to(x.device)] == 1).all()
+
+
+TO_PLACES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "index_add": lambda x, i, v: x.index_add_(0, i, v),
+    "index_copy": lambda x, i, v: x.index_copy_(0, i, v),
+    "index_fill": lambda x, i, v: x.index_fill_(0, i, v[0]),
+    "index_put": lambda x, i, v: x.index_put_((i,), v),
+    "index_reduce": lambda x, i, v: x.index_reduce_(0, i, v, "prod"),
+    "put": lambda x, i, v: x.put_(i, v),
+    "scatter": lambda x, i, v: x.scatter_(0, i, v),
+    "scatter_add": lambda x, i, v: x.scatter_add_(0, i, v),
+    "scatter_reduce": lambda x, i, v: x.scatter_reduce_(0, i, v, "sum"),
+}
+
+
+@pytest.mark.parametrize("name", TO_PLACES)
+def test_places_and_values_in_the_memory_written_to_are_refused(device: Any, name: str) -> None:
+    for where in ("cpu", place(device)):
+        x = torch.arange(6, device=where)
+        i = torch.tensor([2, 1, 0], device=where)
+        for tensors in ((x, i, x[:3]), (x[:3], x[:3], i), (i, i, i.clone())):
+            if name == "index_fill" and tensors[1] is i and tensors[0] is x:
+                continue  # a value is read before
+            with pytest.raises(RuntimeError, match="unsupported operation"):
+                TO_PLACES[name](*tensors)
+
+
+@pytest.mark.parametrize("name", ["index_put", "index_fill", "masked_fill"])
+def test_expanded_tensors_are_written_to_with_a_warning(device: Any, name: str) -> None:
+    for where in ("cpu", place(device)):
+        x = torch.zeros(1, device=where).expand(6)
+        i = torch.tensor([2, 1, 0], device=where)
+        with pytest.warns(UserWarning, match=f"Use of {name}_ on expanded tensors is deprecated"):
+            if name == "masked_fill":
+                x.masked_fill_(torch.ones(6, dtype=torch.bool, device=where), 2.0)
+            else:
+                TO_PLACES[name](x, i, torch.full((3,), 2.0, device=where))
+        assert x.tolist() == [2.0] * 6

@@ -193,6 +193,14 @@ def test_an_order_fits_its_dtype(device: Any, dtype: Any, most: int) -> None:
         torch.randperm(most + 1, out=out)
 
 
+def test_dropout_hides_no_nan(device: Any) -> None:
+    """torch multiplies by 0 what is dropped, on the CPU and on CUDA."""
+    for x in (torch.full((1003,), torch.nan), torch.full((1003,), torch.inf)):
+        for dtype in (torch.float32, torch.float16, torch.float64):
+            y = torch.nn.functional.dropout(x.to(place(device), dtype), 0.5).cpu()
+            assert not y.isfinite().any()
+
+
 def test_dropout_keeps_the_order_of_memory(device: Any) -> None:
     sparse = torch.empty(2, 3, 3, 6, device=place(device), memory_format=torch.channels_last)
     x = sparse[..., ::2].fill_(3).requires_grad_()

@@ -58,6 +58,25 @@ def test_four_steps_follow_the_cpu(device: Any, name: str) -> None:
     assert our_optimizer.param_groups[0]["fused"] is (None if name == "foreach" else True)
 
 
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "lr is a tensor"])
+def test_steps_in_float64_use_numbers_in_float64(device: Any, name: str) -> None:
+    theirs = [torch.randn(5, dtype=torch.float64).requires_grad_()]
+    ours = [theirs[0].detach().to(place(device)).requires_grad_()]
+    their_optimizer, our_optimizer = OPTIMIZERS[name](theirs), OPTIMIZERS[name](ours)
+    for _ in range(3):
+        theirs[0].grad = torch.randn(5, dtype=torch.float64)
+        ours[0].grad = theirs[0].grad.to(place(device))
+        their_optimizer.step()
+        our_optimizer.step()
+    assert torch.allclose(ours[0].detach().cpu(), theirs[0].detach(), rtol=1e-12, atol=1e-13)
+
+
+def test_numbers_are_added_to_lists_in_float64(device: Any) -> None:
+    lists = [torch.zeros(3, dtype=torch.float64, device=place(device)) for _ in range(2)]
+    torch._foreach_add_(lists, 0.1)
+    assert [x.tolist() for x in lists] == [[0.1] * 3] * 2
+
+
 def test_the_cpu_keeps_its_own_choice() -> None:
     optimizer = Adam([torch.zeros(2, requires_grad=True)])
     optimizer.step()
@@ -125,3 +144,48 @@ def test_a_scaled_gradient_is_unscaled_and_an_infinite_one_skipped(device: Any) 
     assert p.tolist() == [1.0, 1.0, 1.0]
     torch._fused_sgd_([p], [grad], [], **numbers, found_inf=none)
     assert p.tolist() == [0.0, 0.0, 0.0]
+    assert grad.tolist() == [2.0, 2.0, 2.0], "torch leaves the unscaled gradient behind"
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_gradients_that_were_clipped_before_the_step_are_skipped_if_infinite(
+    device: Any, kind: Any
+) -> None:
+    p = torch.ones(3, device=place(device), requires_grad=True)
+    optimizer, scaler = kind([p], lr=0.5, fused=True), torch.amp.GradScaler("ocl", init_scale=4.0)
+    for factor, is_skipped in ((1.0, False), (torch.inf, True)):
+        before = p.tolist()
+        optimizer.zero_grad()
+        scaler.scale((p * factor).sum()).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_([p], 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert (p.tolist() == before) is is_skipped
+
+
+def test_a_first_step_that_is_skipped_leaves_no_garbage_in_the_momentum(device: Any) -> None:
+    """torch makes the momentum of new memory, which a first step without infinities fills."""
+    p = torch.ones(1000, device=place(device), requires_grad=True)
+    optimizer = SGD([p], lr=0.5, momentum=0.9, fused=True)
+    scaler = torch.amp.GradScaler("ocl", init_scale=4.0)
+    for factor in (torch.inf, 1.0):
+        optimizer.zero_grad()
+        scaler.scale((p * factor).sum()).backward()
+        new = [torch.full_like(p, torch.nan) for _ in range(4)]
+        del new  # the next tensors get this memory
+        scaler.step(optimizer)
+        scaler.update()
+    assert torch.equal(p.detach().cpu(), torch.full((1000,), 0.5))
+
+
+def test_a_scaled_gradient_of_another_layout_is_unscaled_where_it_lies(device: Any) -> None:
+    scale, none = (torch.tensor(v, device=place(device)) for v in (4.0, 0.0))
+    p = torch.ones(2, 3, device=place(device))
+    grad = torch.full((3, 2), 8.0, device=place(device)).t()
+    torch._fused_sgd_(
+        [p], [grad], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False, grad_scale=scale, found_inf=none,
+    )  # fmt: skip
+    assert (p == 0).all()
+    assert (grad == 2).all()

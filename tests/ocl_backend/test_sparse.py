@@ -237,3 +237,13 @@ def test_quantized_tensors_are_refused(device: Any) -> None:
         torch.quantize_per_tensor(y, 0.1, 0, torch.qint8)
     with pytest.raises(TypeError, match=r"quantized.*dequantize"):
         torch.quantize_per_tensor(RIGHT, 0.1, 0, torch.qint8).to(place(device))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_gradients_pass_rows_that_are_multiplied_by_a_number(device: Any) -> None:
+    def slope(where: Any) -> Any:
+        x = torch.eye(3, device=where).to_sparse_csr().requires_grad_()
+        (x * 1).deg2rad().to_dense().sum().backward()
+        return x.grad.to_dense().cpu()
+
+    assert torch.equal(slope(place(device)), slope("cpu"))

@@ -136,7 +136,7 @@ Tensor copy_from(const Tensor& self, const Tensor& target, bool non_blocking) {
 }
 
 Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
-  target.resize_(self.sizes());
+  if (target.sizes() != self.sizes()) target.resize_(self.sizes());
   return copy_from(self, target, false);
 }
 

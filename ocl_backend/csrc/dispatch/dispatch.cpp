@@ -6,6 +6,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -219,6 +220,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library.impl("unfold", TORCH_FN(at::native::unfold));
   library.impl("resize_", TORCH_FN(ocl::resize_));
+  library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   library.impl("set_", TORCH_FN(ocl::set_empty_));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   library.impl("set_.source_Storage", TORCH_FN(ocl::set_whole_storage_));
@@ -230,13 +232,16 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
 }
 
-// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy
+// torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy.
+// It would also write to a clone of the target: the schemas do not say that one is written to.
 TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, Negative, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch.outputs import resized
 from ocl_backend.runtime import capture
 
 DIRECT = 64
@@ -168,7 +169,7 @@ def _chirp(
 def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(*args: Any, out: Tensor) -> Tensor:
         result = function(*args)
-        return out.resize_(result.shape).copy_(result)
+        return resized(out, result.shape).copy_(result)
 
     return run
 

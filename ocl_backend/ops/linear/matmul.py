@@ -357,7 +357,7 @@ def biased(
     if beta == 1 and alpha == 1 and is_row(bias, out) and a.dtype in STORAGE:
         return product(operator, a, b, out, bias.reshape(-1))
     product(operator, a, b, out)
-    if not out.dtype.is_floating_point:  # torch takes the integer part of both, too
+    if not (out.dtype.is_floating_point or out.dtype.is_complex):  # torch cuts both, too
         alpha, beta = int(alpha), int(beta)
     if alpha != 1:
         out.mul_(alpha)

@@ -289,11 +289,7 @@ def _row(call: Call, bound: Bound) -> str:
 
 def _dtypes(op: Op, call: Call, bound: Bound) -> tuple[torch.dtype, torch.dtype]:
     """Return the dtype to compute with and the result's, by torch's promotion."""
-    promoting = [
-        value.item() if isinstance(value, Tensor) and _is_number(value) else value
-        for name, value in bound.items()
-        if name in PROMOTING and value is not None
-    ]
+    promoting = [value for name, value in bound.items() if name in PROMOTING and value is not None]
     compute, result = elementwise_dtypes(*promoting, type_promotion_kind=PROMOTION[op.rule])
     if not op.expression and compute.is_floating_point:
         raise NotImplementedError(f"{call.row} is not implemented for {compute}; use integers.")

@@ -115,8 +115,9 @@ def _unless_turned(overload: Any, key: str, made: torch.layout | None) -> Callab
 
 
 def _unless_two(overload: Any, key: str) -> Callable[..., Any]:
-    def call(x: Tensor, y: Tensor, **kwargs: Any) -> Any:
-        if x.layout in coordinates.SPARSE and y.layout in coordinates.SPARSE:
+    def call(x: Tensor, y: Tensor | float, **kwargs: Any) -> Any:
+        is_sparse = isinstance(y, Tensor) and y.layout in coordinates.SPARSE
+        if x.layout in coordinates.SPARSE and is_sparse:
             return on_cpu(overload, (x, y), kwargs)
         return on_any_device(overload, key, x, y, **kwargs)
 

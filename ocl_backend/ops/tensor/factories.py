@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from math import ceil
@@ -34,6 +35,14 @@ def arange_out(start: Number, end: Number, step: Number = 1, *, out: Tensor) -> 
     """
     size = _items_of_arange(start, end, step, out.dtype)
     if out.numel() != size:
+        if out.numel():
+            warnings.warn(
+                f"The number of elements in the out tensor of shape {[*out.shape]} is "
+                f"{out.numel()} which does not match the computed number of elements {size}. "
+                "Note that this may occur as a result of rounding error. The out tensor will be "
+                f"resized to a tensor of shape ({size},).",
+                stacklevel=3,
+            )
         out.resize_((size,))
     if not out.dtype.is_floating_point:
         start, step = int(start), int(step)

@@ -19,7 +19,6 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.vectors import SIGNED
 
 Number = int | float
 Generator = torch.Generator | None
@@ -89,12 +88,13 @@ const int4 kept = u < chance;
 if (draw * 4 + 4 <= count) {
     const T4 x = LOADS_self(self_at);
     STORES_mask(mask_at, convert_uchar4(kept & 1))
-    STORES_out(out_at, convert_%(truth)s4(kept) ? x * scale : (T4)(0))
+    // multiplied by 0, as torch does: a dropped NaN or infinity is NaN
+    STORES_out(out_at, x * convert_%(value)s4(kept & 1) * scale)
 } else {
     const int keeps[4] = {kept.s0, kept.s1, kept.s2, kept.s3};
     for (int k = 0; k < count - draw * 4; ++k) {
         STORE_mask(mask_at + k, (uchar)(keeps[k] & 1));
-        STORE_out(out_at + k, keeps[k] ? LOAD_self(self_at + k) * scale : (T)(0));
+        STORE_out(out_at + k, LOAD_self(self_at + k) * (keeps[k] & 1) * scale);
     }
 }
 """
@@ -312,7 +312,7 @@ def _dropout(dtype: torch.dtype) -> Kernel:
             Scalar("chance", "float"),
             Scalar("scale", value),
         ),
-        DROPOUT % {"truth": SIGNED[value]},
+        DROPOUT % {"value": value},
         PHILOX + DRAW,
         scalar_only=True,
     )

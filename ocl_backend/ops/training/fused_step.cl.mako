@@ -13,7 +13,9 @@ local_items work-items per group
 width       items handled at once
 weight_decay, momentum, nesterov, first    what of the formula there is; first: no momentum yet
 maximize    the gradient's sign is turned
-scaled      there are grad_scale (divides the gradient) and found_inf (not zero: nothing happens)
+unscales    there is grad_scale, which divides the gradient in place, as torch's fused steps do
+skips       there is found_inf, and nothing happens if it is not zero. It comes without grad_scale
+            if the scaler unscaled the gradients before the step, to clip them
 
 `lr`, `decay`, `eps`, `beta1`, `beta2` are launch arguments, with their complements 1 - beta and
 logarithms, since 1 - beta^step cancels in fp32: it is computed as -expm1(step * log(beta)).
@@ -22,6 +24,8 @@ logarithms, since 1 - beta^step cancels in fp32: it is computed as -expm1(step *
     from itertools import accumulate
 
     from ocl_backend.kernels import vectors
+
+    NUMBERS = "lr", "decay", "eps", "beta1", "rest1", "log_beta1", "beta2", "rest2", "log_beta2"
 %>\
 <%
     real = dtype.value
@@ -42,7 +46,10 @@ ${vectors.prelude(dtype, width)}\
 % if method == "add":
             new_p += (${real})lr;
 % else:
-            ${T} g = ${"-" if maximize else ""}${load("grad")}${" * unscale" if scaled else ""};
+% if unscales:
+            const ${T} new_grad = ${load("grad")} * unscale;
+% endif
+            ${T} g = ${"-" if maximize else ""}${"new_grad" if unscales else load("grad")};
 % if method == "adamw":
             new_p -= new_p * (${real})(lr * decay);
 % elif weight_decay:
@@ -65,7 +72,7 @@ ${vectors.prelude(dtype, width)}\
 % endif
 % endif
 % for name in tensors:
-% if name != "grad":
+% if name != "grad" or unscales:
 % for line in store(name):
             ${line}
 % endfor
@@ -79,18 +86,30 @@ void fused_step(
     __global ${kind(role)} *${role}_${t}, const long ${role}_${t}_start,
 % endfor
 % endfor
-% if scaled:
+% if unscales:
     const __global float *grad_scale, const long grad_scale_start,
+% endif
+% if skips:
     const __global float *found_inf, const long found_inf_start,
 % endif
+% if real == "double":
+    ${", ".join(f"const long {name}_bits" for name in NUMBERS)})
+{
+% for name in NUMBERS:
+    const double ${name} = as_double(${name}_bits);
+% endfor
+% else:
     const float lr, const float decay, const float eps,
     const float beta1, const float rest1, const float log_beta1,
     const float beta2, const float rest2, const float log_beta2)
 {
-% if scaled:
+% endif
+% if skips:
     if (found_inf[found_inf_start] != 0) {
         return;
     }
+% endif
+% if unscales:
     const ${real} unscale = 1 / grad_scale[grad_scale_start];
 % endif
     const int group = get_group_id(0);

@@ -5,6 +5,7 @@ The formulas are torch.optim's. `prefer_fused` makes the optimisers take them wi
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -42,7 +43,8 @@ class Method:
     nesterov: bool = False
     first: bool = False
     maximize: bool = False
-    scaled: bool = False
+    unscales: bool = False
+    skips: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,14 @@ class Numbers:
             self.beta1, self.rest1, _log(self.beta1),
             self.beta2, 1 - self.beta2, _log(self.beta2),
         )  # fmt: skip
+
+    def words(self, dtype: torch.dtype) -> tuple[float, ...]:
+        """Return them as they travel to tensors of `dtype`: a double as the bits of a long."""
+        values = self.values()
+        if dtype is not torch.float64:
+            return values
+        count = len(values)
+        return struct.unpack(f"{count}q", struct.pack(f"{count}d", *values))
 
 
 def _log(beta: float) -> float:
@@ -110,8 +120,9 @@ def _adam(
         for step in steps
     ]  # fmt: skip
     kind = Method(
-        method, tuple(lists), weight_decay != 0, maximize=maximize, scaled=grad_scale is not None
-    )
+        method, tuple(lists), weight_decay != 0, maximize=maximize,
+        unscales=grad_scale is not None, skips=found_inf is not None,
+    )  # fmt: skip
     numbers = Numbers(float(lr), weight_decay, eps, beta1, 1 - beta1, beta2)
     _advance(kind, lists, numbers, grad_scale, found_inf)
 
@@ -135,9 +146,12 @@ def fused_sgd(
     lists: dict[str, Sequence[Tensor]] = {"p": params, "grad": grads}
     if momentum != 0:
         lists["m"] = momentum_buffers
+        if is_first_step and found_inf is not None:
+            for buffer in momentum_buffers:
+                buffer.zero_()  # they are new memory, and a skipped step does not fill it
     kind = Method(
         "sgd", tuple(lists), weight_decay != 0, momentum != 0, nesterov, is_first_step, maximize,
-        grad_scale is not None,
+        grad_scale is not None, found_inf is not None,
     )  # fmt: skip
     numbers = Numbers(float(lr), weight_decay, beta1=momentum, rest1=1 - dampening)
     _advance(kind, lists, numbers, grad_scale, found_inf)
@@ -165,7 +179,7 @@ def _advance(
         return
     at_once = _at_once(len(lists), rows[0][0].get_device())
     shared = [tensor.data_ptr() for tensor in scale if tensor is not None]
-    last = numbers.values()
+    last = numbers.words(rows[0][0].dtype)
     for start in range(0, len(rows), at_once):
         batch = [_alike(row) for row in rows[start : start + at_once]]
         lead = batch[0][0]
@@ -173,7 +187,7 @@ def _advance(
         launch = _prepared(kind, lead.get_device(), lead.dtype, sizes)
         pointers = [tensor.data_ptr() for row in batch for tensor in row]
         launch(*pointers, *shared, *last)
-        _write_back(kind.roles, rows[start : start + at_once], batch)
+        _write_back(kind, rows[start : start + at_once], batch)
 
 
 @cache
@@ -190,12 +204,12 @@ def _alike(row: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _write_back(
-    roles: Sequence[str], rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]
+    kind: Method, rows: Sequence[Sequence[Tensor]], dense: Sequence[Sequence[Tensor]]
 ) -> None:
     """Copy the results of tensors that had to be copied to be dense."""
     for row, copies in zip(rows, dense, strict=True):
-        for role, tensor, copy in zip(roles, row, copies, strict=True):
-            if copy is not tensor and role != "grad":
+        for role, tensor, copy in zip(kind.roles, row, copies, strict=True):
+            if copy is not tensor and (role != "grad" or kind.unscales):
                 tensor.copy_(copy)
 
 
@@ -213,11 +227,12 @@ def _prepared(
         block=block, local_items=local_items, width=16 if on_cpu else 4,
         method=kind.method, roles=kind.roles, weight_decay=kind.weight_decay,
         momentum=kind.momentum, nesterov=kind.nesterov, first=kind.first,
-        maximize=kind.maximize, scaled=kind.scaled,
+        maximize=kind.maximize, unscales=kind.unscales, skips=kind.skips,
     )  # fmt: skip
     row = [Pointer(4 if role == "step" else stored.item_bytes) for role in kind.roles]
-    scale = [Pointer(4), Pointer(4)] if kind.scaled else []
-    arguments: list[Argument] = [*row * len(sizes), *scale, *[Varying("float")] * 9]
+    scale = [Pointer(4)] * (kind.unscales + kind.skips)
+    number = Varying("long" if dtype is torch.float64 else "float")
+    arguments: list[Argument] = [*row * len(sizes), *scale, *[number] * 9]
     groups = sum(blocks)
     return prepare(device, source, "fused_step", (groups * local_items,), arguments, (local_items,))
 
