@@ -133,6 +133,19 @@ def test_long_ranges_have_the_dtypes_of_short_ones(device: Any, size: int) -> No
         torch.linspace(0, 1, size, dtype=torch.bool, device=place(device))
 
 
+def test_a_result_of_the_small_call_is_not_warned_of(
+    device: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The call's own output, cut to the size of the small call, has another shape."""
+    from ocl_backend.dispatch import accepted
+
+    x = torch.ones(2, 8, 64, 64, device=place(device))
+    outputs = {"out": x[..., ::2, ::2].clone(), "indices": x[..., ::2, ::2].long()}
+    pool = torch.ops.aten.max_pool2d_with_indices.out
+    accepted.ask(pool, (x, [3, 3], [2, 2], [1, 1]), outputs)
+    assert "resized" not in capfd.readouterr().err
+
+
 def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from ocl_backend.dispatch import accepted
 

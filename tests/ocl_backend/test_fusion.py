@@ -149,7 +149,6 @@ ADDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 def by_rules(monkeypatch: pytest.MonkeyPatch, nothing_kept: None) -> Iterator[None]:
     """Let one family serve, whatever is added: the model may expect more of another one then."""
     monkeypatch.setattr("tuned_db.choosing.chooser.predict", lambda problem, variants, limits: None)
-    monkeypatch.setattr("tuned_db.choosing.chooser.has_model", lambda problem, limits: False)
     reload_tuned()
     yield
     reload_tuned()
