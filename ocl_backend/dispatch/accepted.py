@@ -136,7 +136,8 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         few = tree_map(_on_cpu, tree_map(_small, given))
         few |= tree_map(_fewer, sizes if reads else few)
         # an output without items is resized without torch's warning
-        few |= {a.name: tree_map(_emptied, few[a.name]) for a in arguments if _is_output(a, few)}
+        outputs = [a.name for a in arguments if a.is_out and a.name in few]
+        few |= {name: tree_map(_emptied, few[name]) for name in outputs}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
         if small is not None and any(part in str(small) for part in OF_DTYPES):
             error = small  # others may be of sizes that do not fit each other any more
@@ -186,10 +187,6 @@ def _small(leaf: Any) -> Any:
     if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
         return torch.ones([min(size, SMALL) for size in leaf.shape], dtype=leaf.dtype)
     return leaf
-
-
-def _is_output(argument: Any, given: dict[str, Any]) -> bool:
-    return argument.is_out and argument.name in given
 
 
 def _emptied(leaf: Any) -> Any:

@@ -61,16 +61,17 @@ def share_places(x: Tensor) -> bool:
     return x.numel() > 0 and any(size > 1 and stride == 0 for size, stride in steps)
 
 
-def warn_of_expanded(name: str) -> None:
+def warn_of_expanded(name: str, frames: int) -> None:
     """Warn, in torch's words, that an operator writes to an expanded tensor.
 
     Args:
         name: of the operator.
+        frames: between this function and the operator's caller.
     """
     warnings.warn(
         f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
         "performing this operation.",
-        stacklevel=4,
+        stacklevel=frames + 2,
     )
 
 
@@ -166,7 +167,7 @@ def in_one_place(name: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
         single = single.narrow(dim, 0, 1)
     if "mask" not in given:
         return {**given, "self": single}
-    warn_of_expanded("masked_fill_")
+    warn_of_expanded("masked_fill_", 2)
     mask = given["mask"].expand(out.shape).any(shared, keepdim=True)
     return {**given, "self": single, "mask": mask}
 

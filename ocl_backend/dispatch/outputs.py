@@ -15,12 +15,7 @@ from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides
 from torch.utils._pytree import tree_leaves
 
-from ocl_backend.dispatch.checks import (
-    check_unshared,
-    check_written,
-    share_places,
-    warn_of_expanded,
-)
+from ocl_backend.dispatch.checks import check_unshared, check_written
 
 
 def check_cast(result: torch.dtype, out: torch.dtype) -> None:
@@ -146,51 +141,31 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def once(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an in-place form that refuses a tensor of which several items share one place.
+def guarded(
+    function: Callable[..., Any], guard: Callable[[Tensor, Iterable[Any]], None]
+) -> Callable[..., Any]:
+    """Return an in-place form before which a guard looks at its arguments.
 
     Args:
-        name: of the operator, for the message.
-        function: takes that tensor first.
+        function: takes the tensor that is written to first.
+        guard: refuses, or warns of, that tensor beside the others, which are given as a tree.
     """
 
     @wraps(function)
     def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
-        check_written(name, out)
+        guard(out, (args, kwargs))
         return function(out, *args, **kwargs)
 
     return run
 
 
-def not_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an in-place form that refuses positions and values in the memory that it writes to.
+def check_others(out: Tensor, others: Iterable[Any]) -> None:
+    """Refuse positions and values in the memory that is written to.
 
     Work-items would read some items before others write them, and some after.
 
     Args:
-        function: takes the tensor that is written to first.
+        out: is written to.
+        others: the tree of further arguments.
     """
-
-    @wraps(function)
-    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
-        check_unshared((x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), out)
-        return function(out, *args, **kwargs)
-
-    return run
-
-
-def taking_expanded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an in-place form that warns, as torch does, if several items share one place.
-
-    Args:
-        name: of the operator, for the message.
-        function: takes that tensor first.
-    """
-
-    @wraps(function)
-    def run(out: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if share_places(out):
-            warn_of_expanded(name)
-        return function(out, *args, **kwargs)
-
-    return run
+    check_unshared((x for x in tree_leaves(others) if isinstance(x, Tensor)), out)

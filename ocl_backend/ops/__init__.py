@@ -5,13 +5,16 @@ Each module names its implementations in `OPERATORS`; this is the one list of th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from ocl_backend.dispatch.checks import check_written, share_places, warn_of_expanded
 from ocl_backend.dispatch.fallback import serving
-from ocl_backend.dispatch.outputs import not_its_own, once, taking_expanded
+from ocl_backend.dispatch.outputs import check_others, guarded
 from ocl_backend.fusion import recall
 
 MODULES = (
@@ -95,10 +98,20 @@ def _refusing(operator: str, implementation: Any) -> Any:
     """Return an implementation that refuses shared memory where torch does."""
     name = operator.partition(".")[0]
     if name in TO_PLACES:
-        implementation = not_its_own(implementation)
+        implementation = guarded(implementation, check_others)
     if name in TAKE_EXPANDED:
-        return taking_expanded(TAKE_EXPANDED[name], implementation)
-    return once(name, implementation) if _writes_once(operator) else implementation
+        return guarded(implementation, _telling_of_expanded(TAKE_EXPANDED[name]))
+    if _writes_once(operator):
+        return guarded(implementation, lambda out, _: check_written(name, out))
+    return implementation
+
+
+def _telling_of_expanded(name: str) -> Callable[[Tensor, Iterable[Any]], None]:
+    def tell(out: Tensor, _: Iterable[Any]) -> None:
+        if share_places(out):
+            warn_of_expanded(name, 3)
+
+    return tell
 
 
 def _writes_once(operator: str) -> bool:

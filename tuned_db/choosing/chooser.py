@@ -282,10 +282,10 @@ class Chooser:
     def _options(self, problem: Problem) -> list[Option]:
         """Return records' variants and families' guesses, the most promising first; some invalid.
 
-        Where there is a model, all are ranked by it: a record is evidence, which counts as `trust`,
-        not a step that wins. Where there is none for such problems or devices, records of alike
-        problems come first, those of this device before those of related ones; then others of
-        related devices by distance, and then guesses: other devices' records are of vectors and
+        Where there is a model, all are ranked by it: a record is evidence, as `TRUST` says, and no
+        step that wins. Where there is none for such problems or devices, records of alike problems
+        come first, those of this device before those of related ones; then others of related
+        devices by distance, and then guesses: other devices' records are of vectors and
         register files of their own, but tell which family wins.
         """
         found = self._records(problem)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import resized
+from ocl_backend.dispatch.outputs import stored
 from ocl_backend.runtime import capture
 
 DIRECT = 64
@@ -168,8 +168,7 @@ def _chirp(
 
 def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(*args: Any, out: Tensor) -> Tensor:
-        result = function(*args)
-        return resized(out, result.shape).copy_(result)
+        return stored(function(*args), out)
 
     return run
 
