@@ -11,8 +11,10 @@ python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-bud
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 from math import inf
 from pathlib import Path
 
@@ -71,12 +73,20 @@ def main(
     ]
     tables = _variants_of(again) if again else {}
     wanted = [parse_key(key) for key in listed or tables] or drawn(seed, problems, target.limits)
+
+    @cache
+    def order(problem: Problem) -> list[Variant]:
+        return tables.get(problem.key()) or variants(problem, target.limits, known, seed=0)
+
     with Worker(target.index, target.info) as worker:
+        # across problems: processes that build do not wait for a problem's last variants
+        ahead = ((problem, variant) for problem in wanted for variant in order(problem))
+        for pair in islice(ahead, AHEAD * worker.builders):
+            worker.build_ahead(*pair)
         for problem in track(wanted, "measuring"):
             if time.monotonic() >= ends:
                 break
-            order = tables.get(problem.key()) or variants(problem, target.limits, known, seed=0)
-            rows = _rows(worker, problem, order, ends)
+            rows = _rows(worker, problem, order(problem), ahead, ends)
             if turns:
                 rows = by_turns(target, problem, rows, turns, worker.seed)
             append(path, head, rows)
@@ -91,14 +101,19 @@ def _variants_of(table: Path) -> dict[str, list[Variant]]:
     return found
 
 
-def _rows(worker: Worker, problem: Problem, order: list[Variant], ends: float) -> list[Row]:
-    begun, best = 0, inf
+def _rows(
+    worker: Worker,
+    problem: Problem,
+    order: list[Variant],
+    ahead: Iterator[tuple[Problem, Variant]],
+    ends: float,
+) -> list[Row]:
+    best = inf
     rows: list[Row] = []
-    for done, variant in enumerate(order):
-        while begun < min(len(order), done + AHEAD * worker.builders):
-            worker.build_ahead(problem, order[begun])
-            begun += 1
+    for variant in order:
         measured = worker.measure(problem, variant, best)
+        for pair in islice(ahead, 1):
+            worker.build_ahead(*pair)
         best = min(best, ms := _least_ms(measured))
         rows.append(Row(problem.key(), variant.family, variant.values(), ms, measured.invalidity))
         if time.monotonic() >= ends:
