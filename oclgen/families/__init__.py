@@ -8,7 +8,7 @@ The folders are walked: a module with a `NAME` and `TRAITS` is a family, and not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from pkgutil import iter_modules
@@ -28,6 +28,7 @@ __all__ = [
     "default_of",
     "families_for",
     "preferred",
+    "require_families",
     "valid_configs",
 ]
 
@@ -113,3 +114,20 @@ def suitable_configs(family: Family, problem: Problem, limits: Limits) -> Iterat
     """
     if next(iter(family.guesses(problem, limits)), None) is not None:
         yield from valid_configs(family, problem, limits)
+
+
+def require_families(families: Collection[str], problems: Iterable[Problem]) -> None:
+    """Refuse families that do not exist, or of which none serves one of the problems.
+
+    Raises:
+        ConfigError: the message names the families that there are, or that serve the problem.
+    """
+    for name in families:
+        if name not in FAMILIES:
+            raise ConfigError(f"family {name!r} is unknown; known are {', '.join(FAMILIES)}")
+    for problem in problems:
+        serving = [family.NAME for family in families_for(problem)]
+        if families and not set(families) & set(serving):
+            raise ConfigError(
+                f"{', '.join(families)} cannot serve {problem.key()}; use {', '.join(serving)}"
+            )
