@@ -18,8 +18,8 @@ from pathlib import Path
 
 from rich.progress import track
 
+from benchmarks.choice.draw import offered, variants
 from benchmarks.choice.draw import problems as drawn
-from benchmarks.choice.draw import variants
 from benchmarks.choice.turns import Ready
 from oclgen.keys import parse_key
 from oclgen.measurement import Measurement
@@ -36,6 +36,8 @@ AHEAD = 2
 AGAIN = 16.0
 """Variants up to this many times the best time of their problem are timed in later turns. Short
 ones that another program disturbs take five times as long in the first turn."""
+NEAR, MOST_AGAIN = 2.0, 6
+"""Variants of an older table that are measured again: how far from the best, and how many."""
 
 
 def main(
@@ -46,7 +48,7 @@ def main(
     time_budget: float,
     listed: Sequence[str] = (),
     turns: int = 0,
-    again: Path | None = None,
+    again: Sequence[Path] = (),
 ) -> None:
     """Measure variants of many problems, and append them to the table, a problem at a time.
 
@@ -59,7 +61,8 @@ def main(
         listed: keys of problems to measure instead of drawn ones.
         turns: in how many further turns what is not far from a problem's best is timed; they are
             kept apart.
-        again: table whose problems and variants are measured instead.
+        again: tables whose problems are measured instead: their variants that were not far from the
+            best, and what dispatch offers by now.
     """
     target, ends = select(device), time.monotonic() + time_budget
     level = peak.measure(target)
@@ -69,26 +72,35 @@ def main(
         for one in shipped_records()
         if one.device.kind == target.info.kind
     ]
-    tables = _variants_of(again) if again else {}
+    tables = _near_best(again)
     wanted = [parse_key(key) for key in listed or tables] or drawn(seed, problems, target.limits)
     with Worker(target.index, target.info) as worker:
         for problem in track(wanted, "measuring"):
             if time.monotonic() >= ends:
                 break
-            order = tables.get(problem.key()) or variants(problem, target.limits, known, seed=0)
+            if problem.key() in tables:
+                both = *offered(problem, target.limits), *tables[problem.key()]
+                order = list(dict.fromkeys(both))
+            else:
+                order = variants(problem, target.limits, known, seed=0)
             rows = _rows(worker, problem, order, ends)
             if turns:
                 rows = by_turns(target, problem, rows, turns, worker.seed)
             append(path, head, rows)
 
 
-def _variants_of(table: Path) -> dict[str, list[Variant]]:
-    """Return the variants of each problem of a table."""
-    found: dict[str, list[Variant]] = {}
-    for _, row in read(table):
-        variant = Variant.from_values(row.family, row.config)
-        found.setdefault(row.problem, []).append(variant)
-    return found
+def _near_best(tables: Sequence[Path]) -> dict[str, list[Variant]]:
+    """Return the variants of each problem of tables that were not far from the best."""
+    found: dict[str, list[Row]] = {}
+    for table in tables:
+        for _, row in read(table):
+            found.setdefault(row.problem, []).append(row)
+    near = {}
+    for problem, rows in found.items():
+        ranked = sorted(rows, key=lambda row: row.ms)
+        kept = [row for row in ranked if row.ms <= NEAR * ranked[0].ms < inf][:MOST_AGAIN]
+        near[problem] = [Variant.from_values(row.family, row.config) for row in kept]
+    return near
 
 
 def _rows(worker: Worker, problem: Problem, order: list[Variant], ends: float) -> list[Row]:

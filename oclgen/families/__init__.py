@@ -67,10 +67,14 @@ def families_for(problem: Problem) -> list[Family]:
 
 
 def preferred(problem: Problem, limits: Limits) -> list[Family]:
-    """Return `families_for` the problem, those first whose defaults suit such a device."""
+    """Return `families_for` the problem: first those that lead, last those made for CPUs alone."""
     on_cpu = limits.kind == "cpu"
-    families = families_for(problem)
-    return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
+
+    def order(family: Family) -> tuple[bool, bool]:
+        traits = family.TRAITS
+        return not traits.leads(problem, limits), not on_cpu and traits.for_cpus
+
+    return sorted(families_for(problem), key=order)
 
 
 def default_of(family: Family, problem: Problem, limits: Limits) -> Any:

@@ -41,9 +41,10 @@ SHARE, LOOK_S, TOO_LARGE = 2, 0.2, 77
 MOST_BUILDERS = 8
 """More build faster than a device measures, and each holds a context on it."""
 USUAL, SHORTEST_RUN_S = 10.0, 10.0
-"""A variant may run for so many times as long as the slowest of its problem that was timed, in
-seconds at least this. Of a slower variant only the first launches are timed, so one that takes
-longer hangs, or is of no use. Where none was timed yet, nothing tells a slow one from a hang."""
+"""A variant may run for `USUAL` times as long as the slowest of its problem that was timed, and for
+`SHORTEST_RUN_S` seconds at least. Of a slower variant only the first launches are timed, so one
+that takes longer hangs, or is of no use. Where none was timed, nothing tells slow ones from hangs.
+"""
 
 
 @dataclass
