@@ -25,7 +25,7 @@ class Case:
 
     `halves` [2, variants] are the least times of the even turns and of the odd ones, None where the
     table keeps one figure alone. A variant that was so slow that no further turn timed it has the
-    same time in both.
+    same time in both. `tried` are the variants and those that failed.
     """
 
     head: Head
@@ -34,6 +34,7 @@ class Case:
     ms: NDArray[np.float64]
     features: tuple[Features, ...]
     halves: NDArray[np.float64] | None = None
+    tried: frozenset[Variant] = frozenset()
 
     def only(self, keep: Sequence[int]) -> Case:
         """Return the case of some of its variants.
@@ -80,6 +81,7 @@ def _case(rows: list[tuple[Head, Row]]) -> Case:
         np.array([row.ms for row in timed]),
         tuple(shared | of_variant(problem, variant, head.limits) for variant in variants),
         _halves(timed),
+        frozenset(Variant.from_values(row.family, row.config) for _, row in rows),
     )
 
 

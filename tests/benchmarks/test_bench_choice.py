@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ import pytest
 from benchmarks.choice import collect, duels
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.collect import AGAIN
-from benchmarks.choice.evaluate import FOLDS, TABLES, folds, geometric_mean, quality, split_quality
+from benchmarks.choice.draw import offered
+from benchmarks.choice.evaluate import (
+    FOLDS,
+    TABLES,
+    folds,
+    geometric_mean,
+    of_dispatch,
+    quality,
+    split_quality,
+)
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tuned_db.files.table import Row, append, read
@@ -96,6 +106,37 @@ def test_a_wrong_choice_loses_by_both_measures() -> None:
     scores = np.array([0.0, 1.0], np.float32)
     assert quality(case, scores) == split_quality(case, scores) == pytest.approx(0.5)
     assert split_quality(case, scores, raced=2) == pytest.approx(1.0)
+
+
+def test_a_choice_of_dispatch_is_among_what_it_offers_if_all_was_measured() -> None:
+    head = next(head for table in TABLES for head, _ in read(table) if head.device.kind == "cpu")
+    problem = GemmProblem(64, 64, 64)
+    asked = offered(problem, head.limits)
+    other = Variant.from_values("gemm_register", {**_values(), "item_m": 3})
+    assert other not in asked
+    variants = (other, *asked)
+    case = replace(
+        _case([[1.0] * len(variants)] * 2), head=head, problem=problem, variants=variants
+    )
+    scores = np.arange(len(variants), dtype=np.float32)
+    assert of_dispatch(case, scores) is None
+    found = of_dispatch(replace(case, tried=frozenset(variants)), scores)
+    assert found is not None
+    assert found.tolist() == [inf, *scores[1:]]
+
+
+def test_an_older_table_is_measured_again_where_it_was_near_the_best(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl.gz"
+    problem = GemmProblem(64, 64, 64).key()
+    head = next(iter(read(TABLES[0])))[0]
+    times = (3.0, 1.0, collect.NEAR, collect.NEAR + 0.1, inf)
+    rows = [
+        Row(problem, "gemm_register", {**_values(), "item_m": at}, ms, "none")
+        for at, ms in enumerate(times, 1)
+    ]
+    append(path, head, rows)
+    kept = collect._near_best([path])[problem]
+    assert [variant.config.item_m for variant in kept] == [2, 3]
 
 
 def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
