@@ -164,11 +164,11 @@ def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
     assert cases_of(path)[1].halves is None
 
 
-def test_a_duel_is_decided_by_least_times_and_keeps_the_ratio_of_each_turn() -> None:
+def test_a_duel_is_decided_by_the_median_of_its_turns_and_keeps_the_ratio_of_each() -> None:
     variant = Variant.from_values("gemm_register", _values())
     duel = duels.Duel(GemmProblem(8, 8, 8), variant, variant, claimed=3.0)
-    found = duels._judged(duel, np.array([2.0, 4.0]), np.array([1.0, 4.0]))
-    assert (found.ms, found.gain, found.turns, found.claimed) == (2.0, 2.0, (2.0, 1.0), 3.0)
+    found = duels._judged(duel, np.array([2.0, 4.0, 8.0]), np.array([1.0, 4.0, 0.5]))
+    assert (found.ms, found.gain, found.turns, found.claimed) == (2.0, 2.0, (2.0, 1.0, 16.0), 3.0)
 
 
 def _plain(row: Row) -> tuple[Any, ...]:

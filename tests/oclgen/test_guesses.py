@@ -282,17 +282,6 @@ def test_few_filters_are_not_split_into_more_panels_than_there_are() -> None:
     assert all(one.why_not(problem, CPU) is None for one in guesses)
 
 
-@pytest.mark.parametrize("batch", [1, 45])
-def test_few_rows_and_long_sums_begin_with_inner_products_on_processors(batch: int) -> None:
-    def first(m: int, k: int, limits: Limits) -> str:
-        problem = GemmProblem(m, 228, k, trans_b=True, batch=batch)
-        return next(valid_guesses(problem, limits)).family
-
-    assert {first(m, k, CPU) for m in (1, 2, 4) for k in (128, 2000)} == {"gemm_dot"}
-    assert {first(m, k, CPU) for m, k in ((5, 2000), (1, 127))} == {"gemm_register"}
-    assert "gemm_dot" not in {first(m, 2000, GPU) for m in (1, 4)}
-
-
 @pytest.mark.parametrize("kind", DEVICES)
 def test_guesses_come_family_by_family_with_the_default_last(kind: str) -> None:
     limits = DEVICES[kind]
