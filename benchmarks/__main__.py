@@ -165,7 +165,7 @@ def table(problem: str, family: str, path: Path, device: str, only: tuple[str, .
 @click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
 @click.option("--turns", default=0, show_default=True, help="Times variants again, in turns.")
 @click.option("--again", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Measures what this table holds instead.")  # fmt: skip
+              multiple=True, help="Measures the problems of this table anew.")  # fmt: skip
 def collect(path: Path, listed: IO[str] | None, **options: Any) -> None:
     """Measure many variants of drawn problems, losers included, and append them to a table."""
     from benchmarks.choice.collect import main as run
@@ -188,10 +188,10 @@ def fit(kind: str, tables: tuple[Path, ...]) -> None:
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def choice(tables: tuple[Path, ...]) -> None:
     """Print how near the model's choices are to the best known variants, on unseen problems."""
-    from benchmarks.choice.evaluate import TABLES
+    from benchmarks.choice.evaluate import JUDGES, TABLES
     from benchmarks.choice.evaluate import main as run
 
-    run(tables or TABLES)
+    run(tables or (*TABLES, *JUDGES))
 
 
 @main.command()

@@ -24,6 +24,7 @@ def values_of(result: TuneResult) -> dict[str, Any]:
         "trials": dict(result.outcomes),
         "reason": result.reason,
         "notice": result.notice,
+        "skipped": result.skipped,
     }
 
 
@@ -39,15 +40,16 @@ def table_of(results: Sequence[TuneResult], peaks: Mapping[str, float]) -> Table
         trials = ", ".join(f"{n} {_outcome(kind)}" for kind, n in sorted(result.outcomes.items()))
         trials = f"{result.status}\n{trials}" if trials else result.status
         key = result.problem.key()
+        skipped = "".join(f"\n{one[:200]}" for one in result.said_of_skipped)
         if result.best is None:
-            table.add_row(f"{key}\n{result.reason[:200]}", "", "", "", trials)
+            table.add_row(f"{key}\n{result.reason[:200]}{skipped}", "", "", "", trials)
             continue
         rate = result.problem.flops / result.best.ms / 1e6
         peak = peaks.get(result.problem.dtype)
         variant = result.best.variant
         config = " ".join(f"{name}={value}" for name, value in variant.values().items())
         table.add_row(
-            f"{key}\n{variant.family}: {config}",
+            f"{key}\n{variant.family}: {config}{skipped}",
             f"{result.best.ms:.4g}",
             f"{rate:.1f}",
             f"{rate / peak:.0%}" if peak else "",

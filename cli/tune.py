@@ -155,9 +155,9 @@ def _tuned(
     asked: dict[str, Any],
 ) -> list[TuneResult]:
     """Tune what is asked for: with a crew, or in this process on one device."""
+    from oclgen.families import require_families
     from oclgen.opencl.device import select
     from search_spaces.timing import last_moment
-    from search_spaces.tune import require_families
     from tuned_db.database.place import ENVIRONMENT
 
     opened = select(device)

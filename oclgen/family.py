@@ -5,7 +5,7 @@ It knows no family; `oclgen.families` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, cast
 
@@ -39,6 +39,8 @@ class Traits:
             dispatch lets another family serve where it is not.
         packing: a config that packs its operands by kernels in OpenCL C alone, though the product
             behind needs instructions that no simulator has.
+        leads: says of a problem that the family serves, and a device, whether it comes before those
+            with a lower rank.
     """
 
     rank: int = 1000
@@ -49,6 +51,7 @@ class Traits:
     instructions: frozenset[str] = frozenset()
     sparing: Any = None
     packing: Any = None
+    leads: Callable[[Any, Limits], bool] = lambda _problem, _limits: False
 
 
 class BaseConfig:

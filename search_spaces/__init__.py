@@ -6,7 +6,7 @@ modules:
 - values worth trying: `values`, `space`, `spaces`, and a module per family in `gemm`, `conv`,
   `depthwise`, `winograd`, `attention`, `packed`
 - the search: `search`, `surrogate`, `study`
-- one problem: `tune`, `contest`, `duel`, `epilogues`, `progress`, `timing`
+- one problem: `tune`, `contest`, `duel`, `hangs`, `epilogues`, `progress`, `timing`
 - networks and many devices: `spread`, `scheduler`, `crews`, `orders`, `workloads`
 - what uses them: `session`, `background`, `selftest`
 """

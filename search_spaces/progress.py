@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, Protocol
@@ -73,6 +73,10 @@ class Results(Protocol):
         """
         ...
 
+    def timeouts(self, problem: Problem, /) -> Collection[Variant]:
+        """Return those variants of `measured` that timed out."""
+        ...
+
     def trials(self, problem: Problem, /) -> int:
         """Return how many distinct variants were tried."""
         ...
@@ -126,7 +130,8 @@ class TuneResult:
     """The result of one problem. `best` is the winner in the results, `outcomes` counts this run's
     trials by invalidity ("none" for those that were timed), `reason` is the first failure's,
     `tried` counts the variants of all runs (0 if not counted), `notice` says what to keep in mind
-    about the times, such as that other work ran on the device.
+    about the times, such as that other work ran on the device, `skipped` says by family why no
+    other variant of it was tried.
     """  # noqa: D205
 
     problem: Problem
@@ -137,6 +142,7 @@ class TuneResult:
     reason: str = ""
     tried: int = 0
     notice: str = ""
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def trials(self) -> int:
@@ -144,12 +150,19 @@ class TuneResult:
         return self.outcomes.total()
 
     def __str__(self) -> str:
-        """Return problem, status and the winner in a line."""
+        """Return problem, status, the winner and what was skipped in a line."""
         what = f"{self.problem.key()}: {self.status}"
+        skipped = "".join(f"; {one}" for one in self.said_of_skipped)
         if self.best is None:
-            return f"{what}; {self.reason}" if self.reason else what
+            return what + (f"; {self.reason}" if self.reason else "") + skipped
         rate = self.problem.flops / self.best.ms / 1e6
-        return f"{what}, {self.best.variant.family} {self.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
+        winner = f"{self.best.variant.family} {self.best.ms:.4g} ms, {rate:.0f} GFLOP/s"
+        return f"{what}, {winner}{skipped}"
+
+    @property
+    def said_of_skipped(self) -> list[str]:
+        """A sentence for each family that was given up."""
+        return [f"{family} was given up: {why}" for family, why in self.skipped.items()]
 
 
 def shortage(results: Sequence[TuneResult], spent: float) -> str:

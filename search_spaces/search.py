@@ -63,6 +63,7 @@ class Search:
         self._known: dict[Any, float] = {}
         self._pending: list[Any] = []
         self._fit_at = 0.0
+        self._is_closed = False
 
     @cached_property
     def _surrogate(self) -> Surrogate:
@@ -77,8 +78,9 @@ class Search:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every seed and every valid point was tried."""
-        return all(seed in self._tried for seed in self._seeds) and not self._free.any()
+        """Whether every seed and every valid point was tried, or the search is closed."""
+        tried = all(seed in self._tried for seed in self._seeds)
+        return self._is_closed or (tried and not self._free.any())
 
     def ask(self) -> Any:
         """Return a config that was never asked for nor told; `tell` must follow, in any order.
@@ -92,6 +94,10 @@ class Search:
         if self._mark(config):
             self._pending.append(config)
         return config
+
+    def close(self) -> None:
+        """Try nothing more; `tell` still takes in what was asked for."""
+        self._is_closed = True
 
     def tell(self, config: Any, ms: float) -> None:
         """Take in the time of a config, asked for or known from before; infinite for a failure."""

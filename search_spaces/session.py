@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import inf
 
+from oclgen.families import require_families
 from oclgen.keys import parse_problem
 from oclgen.measurement import Cache, Measurement
 from oclgen.measuring import peak
@@ -31,7 +32,7 @@ from search_spaces.progress import Budget, OutOfTimeError, Progress, TuneResult
 from search_spaces.spaces import Spaces
 from search_spaces.spread import Turn, tune_network
 from search_spaces.timing import Durations
-from search_spaces.tune import Tuner, require_families
+from search_spaces.tune import Tuner
 from search_spaces.tune import tune as search
 from tuned_db import Choice, Chooser, NoVariantError, Store, open_store
 from tuned_db.trust.verify import Verdict
@@ -221,6 +222,7 @@ class Session:
             report=report,
             label=kind_of(self.device.info),
             build_ahead=worker.build_ahead,
+            drop_ahead=worker.drop_ahead,
             ahead=worker.builders,
             overlap=worker.overlaps,
             spaces=self._spaces,

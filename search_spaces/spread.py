@@ -287,4 +287,5 @@ def _together(before: TuneResult, turn: TuneResult) -> TuneResult:
         before.reason or turn.reason,
         turn.tried,
         before.notice or turn.notice,
+        before.skipped | turn.skipped,
     )

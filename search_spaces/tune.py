@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import fmean
 from typing import Any
 
-from oclgen.families import FAMILIES, ConfigError, families_for
+from oclgen.families import families_for
 from oclgen.limits import Limits
 from oclgen.measurement import PACE, Measurement, undisturbed
 from oclgen.problem import Problem
@@ -22,6 +22,7 @@ from oclgen.variant import Variant
 from search_spaces.contest import contest
 from search_spaces.duel import duel, finalists
 from search_spaces.epilogues import follow, together
+from search_spaces.hangs import Hangs
 from search_spaces.progress import (
     Best,
     Budget,
@@ -59,7 +60,8 @@ BuildAhead = Callable[[Problem, Variant], None]
 class Tuner:
     """What all problems of a tuning share; `families` narrows what is tried (None: all).
 
-    Up to `ahead` variants are asked for before they are measured, and `build_ahead` gets them.
+    Up to `ahead` variants are asked for before they are measured, and `build_ahead` gets them;
+    `drop_ahead` gets those that will not be measured after all.
     With `overlap` they are built while others are measured; without, as where the device is the
     CPU that compiles, some are built and then all of them measured. `label` names the device in
     the searches' studies.
@@ -74,6 +76,7 @@ class Tuner:
     report: Callable[[Progress], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     build_ahead: BuildAhead = lambda _problem, _variant: None
+    drop_ahead: BuildAhead = lambda _problem, _variant: None
     ahead: int = 0
     overlap: bool = True
     label: str = ""
@@ -115,23 +118,6 @@ class Tuner:
         """Return the winner that is known."""
         known = self.results.incumbent(problem)
         return Best(*known) if known else None
-
-
-def require_families(families: Collection[str], problems: Iterable[Problem]) -> None:
-    """Refuse families that do not exist, or of which none serves one of the problems.
-
-    Raises:
-        ConfigError: the message names the families that there are, or that serve the problem.
-    """
-    for name in families:
-        if name not in FAMILIES:
-            raise ConfigError(f"family {name!r} is unknown; known are {', '.join(FAMILIES)}")
-    for problem in problems:
-        serving = [family.NAME for family in families_for(problem)]
-        if families and not set(families) & set(serving):
-            raise ConfigError(
-                f"{', '.join(families)} cannot serve {problem.key()}; use {', '.join(serving)}"
-            )
 
 
 def tune(tuner: Tuner, problems: Sequence[Problem]) -> list[TuneResult]:
@@ -179,6 +165,7 @@ class _Run:
         self.incumbent = tuner.incumbent(problem)
         self.pace = 1.0
         self.known: list[Best] = []
+        self.hangs = Hangs({}, ())
         self.result = TuneResult(problem, "no variant", self.incumbent)
 
     def run(self) -> TuneResult:
@@ -257,22 +244,40 @@ class _Run:
             searches[variant.family].tell(variant.config, measurement.ms)
             self.tuner.results.record(self.problem, variant, measurement)
             self._count(Best(variant, measurement.ms), measurement)
+            self.hangs.note(variant, measurement)
+            if why := self.hangs.why_skipped(variant.family):
+                self._give_up(variant.family, why, searches, asked)
             now = self.tuner.clock()
             self.took.append(now - self.since)
             self.tuner.took.note(self.took[-1])
             self.since = now
 
+    def _give_up(
+        self, family: str, why: str, searches: Mapping[str, Search], asked: deque[Variant]
+    ) -> None:
+        """Try no other variant of a family that hangs, nor those that were asked for already."""
+        self.result.skipped[family] = why
+        searches[family].close()
+        for variant in [one for one in asked if one.family == family]:
+            asked.remove(variant)
+            self.tuner.drop_ahead(self.problem, variant)
+
     def _searches(self) -> dict[str, Search]:
-        """Return a search per family that knows what was measured before.
+        """Return a search per family that knows what was measured before, if it is not given up.
 
         Families that won nearby come first: they have their turn even if seconds are short.
         """
         tuner, problem = self.tuner, self.problem
+        measured = tuner.results.measured(problem)
+        self.hangs = Hangs(measured, tuner.results.timeouts(problem))
         starts = self._starts()
         searches: dict[str, Search] = {}
         for name, first in starts.items():
             if self._left() <= 0:
                 break
+            if why := self.hangs.why_skipped(name):
+                self.result.skipped[name] = why
+                continue
             searches[name] = Search(
                 tuner.space(name, problem),
                 [*first, *seeds_of(name, problem, tuner.limits)],
@@ -280,7 +285,6 @@ class _Run:
                 f"{tuner.label} {problem.key()} {name} {tuner.budget.cache}",
                 tuner.budget.study,
             )
-        measured = tuner.results.measured(problem)
         self.pace = self._pace(measured)
         for variant, ms in measured.items():
             if variant.family in searches:

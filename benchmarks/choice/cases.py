@@ -18,6 +18,9 @@ from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.files.table import Head, Row, read
 
+JUDGING = "again"
+"""Folder of tables of older tables' problems, measured anew."""
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -25,7 +28,8 @@ class Case:
 
     `halves` [2, variants] are the least times of the even turns and of the odd ones, None where the
     table keeps one figure alone. A variant that was so slow that no further turn timed it has the
-    same time in both.
+    same time in both. `tried` are the variants and those that failed. `judges` says that no model
+    is made of it: its table lies in the folder `JUDGING`.
     """
 
     head: Head
@@ -34,6 +38,8 @@ class Case:
     ms: NDArray[np.float64]
     features: tuple[Features, ...]
     halves: NDArray[np.float64] | None = None
+    tried: frozenset[Variant] = frozenset()
+    judges: bool = False
 
     def only(self, keep: Sequence[int]) -> Case:
         """Return the case of some of its variants.
@@ -65,7 +71,8 @@ def cases_of(table: Path) -> list[Case]:
     groups: dict[tuple[str, str], list[tuple[Head, Row]]] = defaultdict(list)
     for head, row in read(table):
         groups[head.device.name + head.device.runtime, row.problem].append((head, row))
-    return [_case(rows) for rows in groups.values()]
+    judges = table.parent.name == JUDGING
+    return [replace(_case(rows), judges=judges) for rows in groups.values()]
 
 
 def _case(rows: list[tuple[Head, Row]]) -> Case:
@@ -80,6 +87,7 @@ def _case(rows: list[tuple[Head, Row]]) -> Case:
         np.array([row.ms for row in timed]),
         tuple(shared | of_variant(problem, variant, head.limits) for variant in variants),
         _halves(timed),
+        frozenset(Variant.from_values(row.family, row.config) for _, row in rows),
     )
 
 

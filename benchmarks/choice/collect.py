@@ -11,7 +11,7 @@ python -m benchmarks collect TABLE.jsonl.gz --device 0 --problems 100 --time-bud
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -20,8 +20,8 @@ from pathlib import Path
 
 from rich.progress import track
 
+from benchmarks.choice.draw import offered, variants
 from benchmarks.choice.draw import problems as drawn
-from benchmarks.choice.draw import variants
 from benchmarks.choice.turns import Ready
 from oclgen.keys import parse_key
 from oclgen.measurement import Measurement
@@ -38,6 +38,8 @@ AHEAD = 2
 AGAIN = 16.0
 """Variants up to this many times the best time of their problem are timed in later turns. Short
 ones that another program disturbs take five times as long in the first turn."""
+NEAR, MOST_AGAIN = 2.0, 6
+"""Variants of an older table that are measured again: how far from the best, and how many."""
 
 
 def main(
@@ -48,7 +50,7 @@ def main(
     time_budget: float,
     listed: Sequence[str] = (),
     turns: int = 0,
-    again: Path | None = None,
+    again: Sequence[Path] = (),
 ) -> None:
     """Measure variants of many problems, and append them to the table, a problem at a time.
 
@@ -61,7 +63,8 @@ def main(
         listed: keys of problems to measure instead of drawn ones.
         turns: in how many further turns what is not far from a problem's best is timed; they are
             kept apart.
-        again: table whose problems and variants are measured instead.
+        again: tables whose problems are measured instead: their variants that were not far from the
+            best, and what dispatch offers by now.
     """
     target, ends = select(device), time.monotonic() + time_budget
     level = peak.measure(target)
@@ -71,34 +74,51 @@ def main(
         for one in shipped_records()
         if one.device.kind == target.info.kind
     ]
-    tables = _variants_of(again) if again else {}
+    tables = _near_best(again)
     wanted = [parse_key(key) for key in listed or tables] or drawn(seed, problems, target.limits)
 
     @cache
     def order(problem: Problem) -> list[Variant]:
-        return tables.get(problem.key()) or variants(problem, target.limits, known, seed=0)
+        if problem.key() not in tables:
+            return variants(problem, target.limits, known, seed=0)
+        return list(dict.fromkeys((*offered(problem, target.limits), *tables[problem.key()])))
 
     with Worker(target.index, target.info) as worker:
-        # across problems: processes that build do not wait for a problem's last variants
-        ahead = ((problem, variant) for problem in wanted for variant in order(problem))
-        for pair in islice(ahead, AHEAD * worker.builders):
-            worker.build_ahead(*pair)
+        # across problems on a GPU: processes do not wait for a problem's last variants; on a
+        # processor the builds of the next problem would disturb the turns of this one
+        all_ahead = _ahead(worker, wanted, order) if worker.overlaps else None
         for problem in track(wanted, "measuring"):
             if time.monotonic() >= ends:
                 break
+            ahead = all_ahead or _ahead(worker, [problem], order)
             rows = _rows(worker, problem, order(problem), ahead, ends)
             if turns:
                 rows = by_turns(target, problem, rows, turns, worker.seed)
             append(path, head, rows)
 
 
-def _variants_of(table: Path) -> dict[str, list[Variant]]:
-    """Return the variants of each problem of a table."""
-    found: dict[str, list[Variant]] = {}
-    for _, row in read(table):
-        variant = Variant.from_values(row.family, row.config)
-        found.setdefault(row.problem, []).append(variant)
-    return found
+def _near_best(tables: Sequence[Path]) -> dict[str, list[Variant]]:
+    """Return the variants of each problem of tables that were not far from the best."""
+    found: dict[str, list[Row]] = {}
+    for table in tables:
+        for _, row in read(table):
+            found.setdefault(row.problem, []).append(row)
+    near = {}
+    for problem, rows in found.items():
+        ranked = sorted(rows, key=lambda row: row.ms)
+        kept = [row for row in ranked if row.ms <= NEAR * ranked[0].ms < inf][:MOST_AGAIN]
+        near[problem] = [Variant.from_values(row.family, row.config) for row in kept]
+    return near
+
+
+def _ahead(
+    worker: Worker, problems: Sequence[Problem], order: Callable[[Problem], list[Variant]]
+) -> Iterator[tuple[Problem, Variant]]:
+    """Begin to build the first variants of problems, and return the others with their problems."""
+    pairs = ((problem, variant) for problem in problems for variant in order(problem))
+    for pair in islice(pairs, AHEAD * worker.builders):
+        worker.build_ahead(*pair)
+    return pairs
 
 
 def _rows(

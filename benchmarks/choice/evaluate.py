@@ -4,9 +4,10 @@
 
 Each problem is left out in turn, in `FOLDS` parts, and each device; the quality of a choice is the
 best time over the time of what is chosen among the table's variants. Where the table keeps the
-times of several turns, a second measure leaves out what noise adds to it. Problems that are hardly
-apart are left out together, on whatever device they were measured: one would tell the other's
-answer.
+times of several turns, a second measure leaves out what noise adds to it. Where all guesses were
+measured that dispatch offers today, a choice among these alone is judged, too. Problems that are
+hardly apart are left out together, on whatever device they were measured: one would tell the
+other's answer.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.choice.cases import Case, cases_of
+from benchmarks.choice.cases import JUDGING, Case, cases_of
+from benchmarks.choice.draw import offered
 from benchmarks.choice.fit import fit
 from oclgen.predictor.model import Model
 from oclgen.problem import Problem
 from tuned_db.choosing.nearest import kind_of, place_of
 
-TABLES = sorted((Path(__file__).parents[1] / "data/choice").glob("*.jsonl.gz"))
+FOLDER = Path(__file__).parents[1] / "data/choice"
+TABLES = sorted(FOLDER.glob("*.jsonl.gz"))
 """The tables that the shipped models are made of."""
+JUDGES = sorted((FOLDER / JUDGING).glob("*.jsonl.gz"))
+"""Tables that judge choices, of which no model is made."""
 FOLDS = 5
 APART = 1.0
 """Distance up to which problems are left out together: a factor of two in one of their sizes."""
@@ -35,14 +40,24 @@ INSTRUCTIONS = ("async", "mma", "tma")
 """In the names of families that ask for more than OpenCL C."""
 LEAST, HALVES = "least time", "halves"
 """Measures of a choice: `quality` by the least of all times, `split_quality` by halves of turns."""
+OFFERED = "halves, of guesses"
+"""The second where a choice is among dispatch's own guesses alone, and all of these were measured;
+the best is that of all variants."""
+FLOOR = 0.6
+"""Quality below which a choice is bad."""
 Scores = NDArray[np.float32]
 """A number for each variant of a case; the least is chosen."""
 
 
 def left_out(cases: Sequence[Case], groups: Sequence[object]) -> list[Scores]:
-    """Return predictions for each case by a model of the cases of all other groups."""
+    """Return predictions for each case by a model of the cases of all other groups.
+
+    Of cases that only judge no model is made, unless there are no others.
+    """
+    pairs = [pair for pair in zip(cases, groups, strict=True) if not pair[0].judges]
+    known = pairs or list(zip(cases, groups, strict=True))
     models = {
-        each: fit([case for case, other in zip(cases, groups, strict=True) if other != each])
+        each: fit([case for case, other in known if other != each])
         for each in dict.fromkeys(groups)
     }
     return [_excess(models[each], case) for each, case in zip(groups, cases, strict=True)]
@@ -99,6 +114,23 @@ def plain(case: Case) -> Case:
     )
 
 
+def of_dispatch(case: Case, scores: Scores) -> Scores | None:
+    """Return the scores with all variants set to infinity that dispatch does not offer by now.
+
+    None is returned where not all that it offers were measured, or failed: what it would choose is
+    not known there.
+
+    Args:
+        case: a problem with measured variants.
+        scores: one per variant.
+    """
+    asked = offered(case.problem, case.head.limits)
+    if not asked or not case.tried.issuperset(asked):
+        return None
+    is_offered = np.array([variant in asked for variant in case.variants])
+    return np.where(is_offered, scores, np.float32(np.inf)) if is_offered.any() else None
+
+
 def mean_quality(model: Model, cases: Sequence[Case]) -> float:
     """Return the geometric mean over cases that the model may have seen, each `judged`."""
     return geometric_mean([judged(case, _excess(model, case)) for case in cases])
@@ -123,8 +155,9 @@ def main(paths: Sequence[Path]) -> None:
         print(f"{path.name}: {len(found)} problems, judged by {how}")
     cases = [case for found in read.values() for case in found]
     table = Table(
-        "device", "left out", "measure", "problems", "raced", "mean", "worst tenth", "worst"
-    )
+        "device", "left out", "measure", "problems", "raced", "mean", "worst tenth", "worst",
+        f"below {FLOOR:g}",
+    )  # fmt: skip
     for kind in dict.fromkeys(case.kind for case in cases):
         alike = [case for case in cases if case.kind == kind]
         alone = [case for case in map(plain, alike) if len(case.ms) > 1]
@@ -169,11 +202,19 @@ def _add(
     for device in dict.fromkeys(map(_device, cases)):
         own = [pair for pair in zip(cases, scores, strict=True) if _device(pair[0]) == device]
         turned = [pair for pair in own if pair[0].halves is not None]
-        for name, measure, judged in ((LEAST, quality, own), (HALVES, split_quality, turned)):
+        guessed = [
+            (case, of) for case, each in turned if (of := of_dispatch(case, each)) is not None
+        ]
+        measures = (
+            (LEAST, quality, own),
+            (HALVES, split_quality, turned),
+            (OFFERED, split_quality, guessed),
+        )
+        for name, measure, judged in measures:
             for raced in (1, 2, 3) if judged else ():
                 found = [measure(case, each, raced) for case, each in judged]
                 table.add_row(
                     f"{device}{label}", what, name, str(len(found)), str(raced),
                     f"{geometric_mean(found):.3f}", f"{np.quantile(found, 0.1):.2f}",
-                    f"{min(found):.2f}",
+                    f"{min(found):.2f}", str(sum(each < FLOOR for each in found)),
                 )  # fmt: skip

@@ -8,7 +8,7 @@ The folders are walked: a module with a `NAME` and `TRAITS` is a family, and not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from pkgutil import iter_modules
@@ -28,6 +28,7 @@ __all__ = [
     "default_of",
     "families_for",
     "preferred",
+    "require_families",
     "valid_configs",
 ]
 
@@ -66,10 +67,14 @@ def families_for(problem: Problem) -> list[Family]:
 
 
 def preferred(problem: Problem, limits: Limits) -> list[Family]:
-    """Return `families_for` the problem, those first whose defaults suit such a device."""
+    """Return `families_for` the problem: first those that lead, last those made for CPUs alone."""
     on_cpu = limits.kind == "cpu"
-    families = families_for(problem)
-    return sorted(families, key=lambda one: not on_cpu and one.TRAITS.for_cpus)
+
+    def order(family: Family) -> tuple[bool, bool]:
+        traits = family.TRAITS
+        return not traits.leads(problem, limits), not on_cpu and traits.for_cpus
+
+    return sorted(families_for(problem), key=order)
 
 
 def default_of(family: Family, problem: Problem, limits: Limits) -> Any:
@@ -113,3 +118,20 @@ def suitable_configs(family: Family, problem: Problem, limits: Limits) -> Iterat
     """
     if next(iter(family.guesses(problem, limits)), None) is not None:
         yield from valid_configs(family, problem, limits)
+
+
+def require_families(families: Collection[str], problems: Iterable[Problem]) -> None:
+    """Refuse families that do not exist, or of which none serves one of the problems.
+
+    Raises:
+        ConfigError: the message names the families that there are, or that serve the problem.
+    """
+    for name in families:
+        if name not in FAMILIES:
+            raise ConfigError(f"family {name!r} is unknown; known are {', '.join(FAMILIES)}")
+    for problem in problems:
+        serving = [family.NAME for family in families_for(problem)]
+        if families and not set(families) & set(serving):
+            raise ConfigError(
+                f"{', '.join(families)} cannot serve {problem.key()}; use {', '.join(serving)}"
+            )

@@ -238,6 +238,11 @@ class Builders:
                 return error.as_failure()
         return {}
 
+    def drop(self, problem: Problem, variant: Variant) -> None:
+        """Forget a variant that was begun; what no process has begun is not built."""
+        if future := self._builds.pop((problem, variant), None):
+            future.cancel()
+
     def close(self) -> None:
         """End all processes; builds under way come to nothing."""
         self._pool.close()

@@ -9,9 +9,11 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing.connection import Connection
 from typing import Any, Literal, cast
 
@@ -109,14 +111,18 @@ class Child:
     timeouts: Mapping[Stage, float] = field(default_factory=lambda: dict(TIMEOUTS))
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _pipe: Connection | None = field(default=None, init=False)
+    _spent: dict[Stage, float] = field(default_factory=dict, init=False)
 
-    def ask(self, question: Any, stage: Stage, leave: Leave = nullcontext) -> Any:
+    def ask(
+        self, question: Any, stage: Stage, leave: Leave = nullcontext, running: float = inf
+    ) -> Any:
         """Return the answer to `question`; until it comes, the child may name further stages.
 
         Args:
             question: anything that can be pickled.
             stage: what the child does with it first.
             leave: entered when the child asks to run something, until it says what it does next.
+            running: seconds that the stage "running" may take, where they are fewer than its own.
 
         Raises:
             WorkerError: no child can be had.
@@ -124,11 +130,14 @@ class Child:
         """
         self.start()
         assert self._pipe is not None
+        self._spent.clear()
+        most = inf
         try:
             self._pipe.send(question)
             with ExitStack() as left:
                 while True:
-                    answer = self._receive(stage)
+                    most = min(self.timeouts[stage], running if stage == "running" else inf)
+                    answer = self._receive(stage, most)
                     left.close()
                     if not isinstance(answer, str):
                         return answer
@@ -139,7 +148,7 @@ class Child:
                     stage = cast(Stage, answer)
         except TimeoutError:
             self.close()
-            message = f"took longer than {self.timeouts[stage]:.0f} s"
+            message = f"took longer than {most:.0f} s"
             raise ChildError(stage, message, timed_out=True) from None
         except (EOFError, OSError):
             message = f"ended the process ({self._cause_of_death()})"
@@ -148,6 +157,10 @@ class Child:
             # an interrupt: the answer under way must not be read as that to the next question
             self.close()
             raise
+
+    def spent(self, stage: Stage) -> float:
+        """Return the longest that the last question was in a stage without a word, in seconds."""
+        return self._spent.get(stage, 0.0)
 
     @property
     def pid(self) -> int | None:
@@ -174,7 +187,7 @@ class Child:
             return
         self._spawn()
         try:
-            seen = self._receive("starting")
+            seen = self._receive("starting", self.timeouts["starting"])
         except TimeoutError as error:
             self.close()
             raise WorkerError(f"no process to {self.role} in: it did not start in time") from error
@@ -190,12 +203,14 @@ class Child:
                 "driver changed? Start again; what was measured is kept under the old one"
             )
 
-    def _receive(self, stage: Stage) -> Any:
+    def _receive(self, stage: Stage, most: float) -> Any:
         pipe = self._pipe
         if pipe is None:
             raise EOFError  # it was closed meanwhile
-        if not pipe.poll(self.timeouts[stage]):
+        began = time.monotonic()
+        if not pipe.poll(most):
             raise TimeoutError
+        self._spent[stage] = max(self.spent(stage), time.monotonic() - began)
         return pipe.recv()
 
     def _spawn(self) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,11 @@ SHARE, LOOK_S, TOO_LARGE = 2, 0.2, 77
 """A process has at most 1/SHARE of the machine's memory, else it ends with this exit code."""
 MOST_BUILDERS = 8
 """More build faster than a device measures, and each holds a context on it."""
+USUAL, SHORTEST_RUN_S = 10.0, 10.0
+"""A variant may run for `USUAL` times as long as the slowest of its problem that was timed, and for
+`SHORTEST_RUN_S` seconds at least. Of a slower variant only the first launches are timed, so one
+that takes longer hangs, or is of no use. Where none was timed, nothing tells slow ones from hangs.
+"""
 
 
 @dataclass
@@ -63,6 +69,7 @@ class Worker:
     def __post_init__(self) -> None:
         """Start nothing yet."""
         self._child = Child("measure", self.index, self.info, self.timeouts)
+        self._ran: dict[Problem, float] = {}  # seconds of the slowest that was timed
         children = [
             Child("build", self.index, self.info, self.timeouts) for _ in range(self.builders)
         ]
@@ -76,6 +83,10 @@ class Worker:
     def build_ahead(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant that will be measured soon."""
         self._builders.start(problem, variant)
+
+    def drop_ahead(self, problem: Problem, variant: Variant) -> None:
+        """Forget a variant that was begun by `build_ahead` and will not be measured."""
+        self._builders.drop(problem, variant)
 
     def measure(
         self, problem: Problem, variant: Variant, best_ms: float = float("inf")
@@ -97,10 +108,19 @@ class Worker:
         settings = (self.seed, self.cache, built, asks, self.affordable)
         question = (problem, variant, best_ms, *settings)
         try:
-            answer: Measurement = self._child.ask(question, "preparing", self.leave or nullcontext)
+            answer: Measurement = self._child.ask(
+                question, "preparing", self.leave or nullcontext, self._may_run(problem)
+            )
         except ChildError as error:
             return error.as_failure()
+        if answer.ok:
+            self._ran[problem] = max(self._ran.get(problem, 0.0), self._child.spent("running"))
         return answer
+
+    def _may_run(self, problem: Problem) -> float:
+        """Return the seconds that a variant may run; infinite where the problem's are unknown."""
+        usual = self._ran.get(problem)
+        return inf if usual is None else max(USUAL * usual, SHORTEST_RUN_S)
 
     @property
     def pid(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,18 @@ import numpy as np
 import pytest
 
 from benchmarks.choice import collect, duels
-from benchmarks.choice.cases import Case, cases_of
+from benchmarks.choice.cases import JUDGING, Case, cases_of
 from benchmarks.choice.collect import AGAIN
-from benchmarks.choice.evaluate import FOLDS, TABLES, folds, geometric_mean, quality, split_quality
+from benchmarks.choice.draw import offered
+from benchmarks.choice.evaluate import (
+    FOLDS,
+    TABLES,
+    folds,
+    geometric_mean,
+    of_dispatch,
+    quality,
+    split_quality,
+)
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tuned_db.files.table import Row, append, read
@@ -98,6 +108,37 @@ def test_a_wrong_choice_loses_by_both_measures() -> None:
     assert split_quality(case, scores, raced=2) == pytest.approx(1.0)
 
 
+def test_a_choice_of_dispatch_is_among_what_it_offers_if_all_was_measured() -> None:
+    head = next(head for table in TABLES for head, _ in read(table) if head.device.kind == "cpu")
+    problem = GemmProblem(64, 64, 64)
+    asked = offered(problem, head.limits)
+    other = Variant.from_values("gemm_register", {**_values(), "item_m": 3})
+    assert other not in asked
+    variants = (other, *asked)
+    case = replace(
+        _case([[1.0] * len(variants)] * 2), head=head, problem=problem, variants=variants
+    )
+    scores = np.arange(len(variants), dtype=np.float32)
+    assert of_dispatch(case, scores) is None
+    found = of_dispatch(replace(case, tried=frozenset(variants)), scores)
+    assert found is not None
+    assert found.tolist() == [inf, *scores[1:]]
+
+
+def test_an_older_table_is_measured_again_where_it_was_near_the_best(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl.gz"
+    problem = GemmProblem(64, 64, 64).key()
+    head = next(iter(read(TABLES[0])))[0]
+    times = (3.0, 1.0, collect.NEAR, collect.NEAR + 0.1, inf)
+    rows = [
+        Row(problem, "gemm_register", {**_values(), "item_m": at}, ms, "none")
+        for at, ms in enumerate(times, 1)
+    ]
+    append(path, head, rows)
+    kept = collect._near_best([path])[problem]
+    assert [variant.config.item_m for variant in kept] == [2, 3]
+
+
 def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
     problem = GemmProblem(64, 64, 64).key()
     path = tmp_path / "table.jsonl.gz"
@@ -119,15 +160,20 @@ def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
     assert case.halves is not None
     assert case.halves.tolist() == [[1.0, 9.0], [2.0, 9.0]]
     assert case.only([1]).halves is not None
+    assert not case.judges
+    judging = tmp_path / JUDGING / path.name
+    judging.parent.mkdir()
+    judging.write_bytes(path.read_bytes())
+    assert cases_of(judging)[0].judges
     append(path, head, [Row(GemmProblem(8, 8, 8).key(), *_plain(rows[1]))])
     assert cases_of(path)[1].halves is None
 
 
-def test_a_duel_is_decided_by_least_times_and_keeps_the_ratio_of_each_turn() -> None:
+def test_a_duel_is_decided_by_the_median_of_its_turns_and_keeps_the_ratio_of_each() -> None:
     variant = Variant.from_values("gemm_register", _values())
     duel = duels.Duel(GemmProblem(8, 8, 8), variant, variant, claimed=3.0)
-    found = duels._judged(duel, np.array([2.0, 4.0]), np.array([1.0, 4.0]))
-    assert (found.ms, found.gain, found.turns, found.claimed) == (2.0, 2.0, (2.0, 1.0), 3.0)
+    found = duels._judged(duel, np.array([2.0, 4.0, 8.0]), np.array([1.0, 4.0, 0.5]))
+    assert (found.ms, found.gain, found.turns, found.claimed) == (2.0, 2.0, (2.0, 1.0, 16.0), 3.0)
 
 
 def _plain(row: Row) -> tuple[Any, ...]:

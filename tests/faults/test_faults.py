@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from oclgen.families import FAMILIES
 from oclgen.measurement import Measurement
-from oclgen.measuring.worker import Worker, WorkerError
+from oclgen.measuring.worker import SHORTEST_RUN_S, USUAL, Worker, WorkerError
 from oclgen.opencl.device import Device, devices
 from oclgen.variant import Variant
 from search_spaces import space
@@ -104,6 +105,30 @@ def test_every_fault_costs_one_trial_and_is_kept(device: Device, tmp_path: Path)
     assert {seed for kind, _, seed in kept.values() if kind in ("none", "correctness")} == {
         worker.seed
     }
+
+
+def test_what_is_usual_for_a_problem_bounds_the_time_of_its_variants(
+    first: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oclgen.measuring.worker.SHORTEST_RUN_S", 0.5)
+    endless = Variant(planted.NAME, planted.Config("endless"))
+    with Worker(first.index, first.info, builders=0) as worker:
+        worker._ran[planted.PROBLEM] = 0.0
+        hung = worker.measure(planted.PROBLEM, endless)
+        assert (hung.invalidity, hung.reason) == ("timeout", "running took longer than 0 s")
+        assert worker._ran == {planted.PROBLEM: 0.0}
+
+
+def test_the_slowest_that_was_timed_tells_what_is_usual(first: Device) -> None:
+    fine, wrong = (Variant(planted.NAME, planted.Config(fault)) for fault in ("none", "wrong"))
+    with worker_on(first, builders=0) as worker:
+        assert worker._may_run(planted.PROBLEM) == inf
+        assert not worker.measure(planted.PROBLEM, wrong).ok
+        assert worker._may_run(planted.PROBLEM) == inf
+        assert worker.measure(planted.PROBLEM, fine).ok
+        usual = worker._ran[planted.PROBLEM]
+        assert usual > 0
+        assert worker._may_run(planted.PROBLEM) == max(USUAL * usual, SHORTEST_RUN_S)
 
 
 def test_each_run_draws_its_inputs_anew(first: Device) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
+from oclgen.families.depthwise.depthwise import HEIGHTS
+from oclgen.families.depthwise.patches import fitting
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from tests.oclgen.test_guesses import CPU
 
@@ -54,3 +56,8 @@ def test_a_window_whose_pixels_share_few_sets_of_the_cache_is_small(
 ) -> None:
     layer = ConvProblem(1, channels, 14, 14, channels, 1, 1, groups=channels, layout="nhwc")
     assert first_guess(layer).patch_h == rows
+
+
+@pytest.mark.parametrize(("results", "second"), [(14, 2), (9, 3), (28, 4), (17, 3), (20, 5)])
+def test_the_second_guess_makes_all_patches_whole_where_one_does(results: int, second: int) -> None:
+    assert fitting(results, HEIGHTS)[1] == second

@@ -19,9 +19,11 @@ from oclgen.families.gemm.gemm_register_tiles import (
     fitting,
     tiles,
 )
+from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import GemmProblem
-from tests.oclgen.test_guesses import CPU
+from tests.guessed import valid_guesses
+from tests.oclgen.test_guesses import CPU, GPU
 
 AVX2 = replace(CPU, native_float_width=8, compute_units=2)
 
@@ -93,3 +95,14 @@ def test_a_work_item_has_much_to_do_and_each_core_has_work_items(size: int) -> N
     groups = ceil_div(ceil_div(size, 6), blocks) * ceil_div(size, 16)
     assert blocks == MOST_BLOCKS or groups >= 8 * AVX2.compute_units or size < 48
     assert blocks <= MOST_BLOCKS
+
+
+@pytest.mark.parametrize("batch", [1, 45])
+def test_few_rows_and_long_sums_begin_with_inner_products_instead(batch: int) -> None:
+    def first(m: int, k: int, limits: Limits) -> str:
+        problem = GemmProblem(m, 228, k, trans_b=True, batch=batch)
+        return next(valid_guesses(problem, limits)).family
+
+    assert {first(m, k, CPU) for m in (1, 2, 4) for k in (128, 2000)} == {"gemm_dot"}
+    assert {first(m, k, CPU) for m, k in ((5, 2000), (1, 127))} == {"gemm_register"}
+    assert "gemm_dot" not in {first(m, 2000, GPU) for m in (1, 4)}

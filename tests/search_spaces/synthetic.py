@@ -76,6 +76,10 @@ class Memory:
         mine = ((variant, m) for asked, variant, m in self.asked if asked == problem)
         return {variant: m.ms / m.conditions.get(PACE, 1.0) for variant, m in mine}
 
+    def timeouts(self, problem: Problem) -> set[Variant]:
+        mine = ((variant, m) for asked, variant, m in self.asked if asked == problem)
+        return {variant for variant, m in mine if m.invalidity == "timeout"}
+
     def trials(self, problem: Problem) -> int:
         return max(len(self.measured(problem)), self.foreign_trials)
 

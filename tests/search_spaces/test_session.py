@@ -88,6 +88,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
         def build_ahead(self, *asked: Any) -> None:
             raise AssertionError("there are no builders")
 
+        drop_ahead = build_ahead
+
         def measure(self, *asked: Any) -> Measurement:
             lab.events.append(f"{self.cache} times")
             return lab.answer(self)

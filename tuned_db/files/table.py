@@ -126,7 +126,7 @@ def of_store(store: Store) -> Iterator[tuple[Head, list[Row]]]:
     """
     asked = (
         rows.measured()
-        .add_columns(TuningRow.device_id, MeasurementRow.invalidity)
+        .add_columns(TuningRow.device_id)
         .where(MeasurementRow.origin == "", TuningRow.cache == "warm")
         .order_by(TuningRow.device_id, TuningRow.problem, MeasurementRow.id)
     )

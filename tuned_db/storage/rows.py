@@ -315,7 +315,7 @@ def challenge(connection: Connection, tuning: int, key: int) -> bool:
 @cache
 def measured() -> Query:
     """Return the query of every measurement: its time, and what says which kernels it is of."""
-    names = ("id", "family", "config", "digest", "ms", "conditions")
+    names = ("id", "family", "config", "digest", "ms", "invalidity", "conditions")
     columns = (getattr(MeasurementRow, name) for name in names)
     place = (TuningRow.problem, TuningRow.generator, TuningRow.cache, TuningRow.id.label("tuning"))
     return select(*columns, *place).join(TuningRow, TuningRow.id == MeasurementRow.tuning_id)

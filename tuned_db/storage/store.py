@@ -324,6 +324,11 @@ class DeviceStore:
                 found[trial.variant] = min(found.get(trial.variant, inf), trial.ms)
         return found
 
+    def timeouts(self, problem: Problem) -> set[Variant]:
+        """Return what was tried here with today's kernels and timed out."""
+        tried = self._tried(problem)
+        return {one.variant for one in tried if one.is_of_today and one.has_hung}
+
     def trials(self, problem: Problem) -> int:
         """Return how many distinct variants were tried here with today's kernels.
 
@@ -354,7 +359,8 @@ class DeviceStore:
                 variant = Variant.from_values(one.family, json_object(one.config))
                 pace = (one.conditions or {}).get(PACE, 1.0)
                 ms = inf if one.ms is None else one.ms / pace
-                trials.append(_Trial(variant, ms, one.cache, is_of_today(one), one.tuning))
+                hung, of_today = one.invalidity == "timeout", is_of_today(one)
+                trials.append(_Trial(variant, ms, one.cache, of_today, one.tuning, hung))
         return trials
 
     def _tuning(self, connection: Connection, problem: Problem) -> int:
@@ -373,7 +379,7 @@ class DeviceStore:
 class _Trial(NamedTuple):
     """A measurement made here; `is_of_today`: the kernels it ran are those generated today.
 
-    `tuning` is the row of its tuning.
+    `tuning` is the row of its tuning, `has_hung` says that it timed out.
     """
 
     variant: Variant
@@ -381,3 +387,4 @@ class _Trial(NamedTuple):
     cache: Cache
     is_of_today: bool
     tuning: int
+    has_hung: bool
