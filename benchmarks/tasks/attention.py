@@ -23,6 +23,8 @@ from oclgen.problem import AttentionProblem
 
 Mode = Literal["forward", "train"]
 MODES: tuple[Mode, ...] = ("forward", "train")
+GRADIENTS: dict[Mode, str] = {"forward": "", "train": ", with gradients"}
+"""What the name of a group of drawn shapes ends with."""
 CHOSEN = {
     "cpu": (
         AttentionProblem(1, 8, 8, 512, 512, 64, 64, causal=True),
@@ -74,7 +76,7 @@ def _any(kind: str, random: Random) -> AttentionProblem | None:
 
 
 def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[Task]:
-    """Yield the calls; in `dtypes`, or else in fp32 and what the device has units for.
+    """Yield the calls; in `dtypes`, or else in fp32 and bf16.
 
     Args:
         limits: of the device.
@@ -82,7 +84,7 @@ def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[
         dtypes: of the operands.
     """
     kind = "gpu" if limits.kind == "gpu" else "cpu"
-    for dtype in dtypes or (("fp32", "bf16") if "mma" in limits.instructions else ("fp32",)):
+    for dtype in dtypes or ("fp32", "bf16"):
         if dtype == "tf32":
             continue
         for problem in CHOSEN[kind]:
@@ -90,8 +92,9 @@ def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[
                 yield _task(Case(replace(problem, dtype=dtype), mode), f"attention {dtype}")
         yield _task(Case(replace(DECODING, dtype=dtype), "forward"), f"decoding {dtype}")
         for problem in drawn(draw.seed, draw.of(DRAWN), kind):
-            case = Case(replace(problem, dtype=dtype), "forward")
-            yield _task(case, f"drawn attention {dtype}", draw.seed)
+            for mode in MODES:
+                case = Case(replace(problem, dtype=dtype), mode)
+                yield _task(case, f"drawn attention {dtype}{GRADIENTS[mode]}", draw.seed)
 
 
 def _task(case: Case, group: str, seed: int | None = None) -> Task:

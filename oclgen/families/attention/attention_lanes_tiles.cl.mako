@@ -5,6 +5,7 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 counts      items of an own row that are summed at once
+columns     vectors of a row of grad_q: of all gradients at once
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -105,6 +106,50 @@ void add${count}(
 % endfor
 }
 % endfor
+% if direction == "bwd":
+
+// sums[row][item] += the products of ${sums} rows of factors, a factor for each of `count` keys, with the keys
+void add_rows(__global float *sums, __local const float *factors, __local const ${vf} *keys, const int count)
+{
+% for first in range(0, columns, vectors):
+<% width = min(vectors, columns - first) %>\
+    {
+% for m in range(sums):
+% for v in range(width):
+        ${vf} sum${m}_${v} = vload${vec}(${m * columns + first + v}, sums);
+% endfor
+% endfor
+        for (int key = 0; key < count; ++key) {
+% for v in range(width):
+            const ${vf} items${v} = keys[key * ${columns} + ${first + v}];
+% endfor
+% for m in range(sums):
+            const float factor${m} = factors[${m * height} + key];
+% for v in range(width):
+            sum${m}_${v} = factor${m} * items${v} + sum${m}_${v};
+% endfor
+% endfor
+        }
+% for m in range(sums):
+% for v in range(width):
+        vstore${vec}(sum${m}_${v}, ${m * columns + first + v}, sums);
+% endfor
+% endfor
+    }
+% endfor
+}
+
+void store_row(__global elem_t *row, __global const float *from, const int size)
+{
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        STORE${vec}(vload${vec}(0, from + c), row + c);
+    }
+    for (; c < size; ++c) {
+        STORE1(from[c], row + c);
+    }
+}
+% endif
 % if masked:
 
 // the mask of ${vec} scores, which lie at any places
