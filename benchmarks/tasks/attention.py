@@ -16,13 +16,15 @@ from typing import Literal, NamedTuple
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
 from benchmarks.tasks.task import Task
 from benchmarks.timing import Call
-from oclgen.attention_problem import ATTENTION_DIRECTIONS
+from oclgen.attention_problem import Direction
 from oclgen.keys import parse_key
 from oclgen.limits import Limits
 from oclgen.problem import AttentionProblem
 
 Mode = Literal["forward", "train"]
 MODES: tuple[Mode, ...] = ("forward", "train")
+DIRECTIONS: dict[Mode, tuple[Direction, ...]] = {"forward": ("fwd",), "train": ("fwd", "bwd")}
+"""What has to be computed: gradients by five products, though two kernels need seven."""
 GRADIENTS: dict[Mode, str] = {"forward": "", "train": ", with gradients"}
 """What the name of a group of drawn shapes ends with."""
 CHOSEN = {
@@ -98,7 +100,7 @@ def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[
 
 
 def _task(case: Case, group: str, seed: int | None = None) -> Task:
-    directions = ATTENTION_DIRECTIONS if case.mode == "train" else ("fwd",)
+    directions = DIRECTIONS[case.mode]
     parts = [replace(case.problem, direction=direction) for direction in directions]
     return Task(
         kind="attention",
