@@ -25,7 +25,7 @@ Mode = Literal["forward", "train"]
 MODES: tuple[Mode, ...] = ("forward", "train")
 DIRECTIONS: dict[Mode, tuple[Direction, ...]] = {"forward": ("fwd",), "train": ("fwd", "bwd")}
 """What has to be computed: gradients by five products, though two kernels need seven."""
-GRADIENTS: dict[Mode, str] = {"forward": "", "train": ", with gradients"}
+GRADIENTS: dict[Mode, str] = {"forward": "", "train": " with gradients"}
 """What the name of a group of drawn shapes ends with."""
 CHOSEN = {
     "cpu": (
