@@ -85,7 +85,10 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         return []
     wide = max(4, min(16, limits.native_float_width))
     all_rows = problem.queries * problem.shared_by
-    shares = problem.direction == "fwd" and problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
+    shares = (
+        problem.direction == "fwd"
+        and problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
+    )
     rows = min(all_rows, 2) if shares else 1
     return [Config(rows, vec) for vec in WIDTHS[::-1] if vec <= wide]
 
@@ -115,5 +118,5 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
-        **({} if problem.direction == "fwd" else {"most": MOST_ROWS}),
+        most=MOST_ROWS,
     )
