@@ -235,7 +235,7 @@ void ${kernel}(
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
                     p[m * ${vectors} + ${v}] = value;
-                    most = fmax(most, value);
+                    most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);

@@ -28,6 +28,8 @@ KERNELS = {
     "bwd": "attention_lanes_grad",
 }
 FLOAT_BYTES = 4
+ITEMS_PER_UNIT = 4
+"""Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -102,8 +104,14 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     vectors = 2 if rows_of(problem) > vec else 1
     sums = 12 if limits.has_32_vectors else 6
     first = Config(vec, vectors, sums, tile=48, blocks=2)
+    wide = replace(first, blocks=4)  # reads tiles half as often, but shares out fewer work-items
+    work_items = problem.batch * problem.kv_heads
+    if problem.direction != "bwd":
+        work_items *= ceil_div(rows_of(problem), wide.height * wide.blocks)
+    if parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units:
+        wide = first  # of rows that see different keys, those of a work-item share few
     short = replace(first, tile=sums, blocks=1)  # for long rows and little local memory
-    return [first, replace(first, blocks=1), short, replace(short, vec=4, vectors=1)]
+    return [wide, first, replace(first, blocks=1), short, replace(short, vec=4, vectors=1)]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:

@@ -19,29 +19,30 @@ ${load_part}
 // item i of a row of `size` becomes lane `lane` of vector i * vectors
 void turn_in(__local float *to, __global const elem_t *row, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        vstore${vec}(load_part(row + c, size - c), 0, part);
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            to[(c + i) * ${height}] = part[i];
-        }
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        const ${vf} part = LOAD${vec}(row + c);
+% for lane in range(vec):
+        to[(c + ${lane}) * ${height}] = part.s${f"{lane:x}"};
+% endfor
+    }
+    for (; c < size; ++c) {
+        to[c * ${height}] = LOAD1(row + c);
     }
 }
 
 void turn_out(__global elem_t *row, __local const float *from, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            part[i] = from[(c + i) * ${height}];
-        }
-        if (size - c >= ${vec}) {
-            STORE${vec}(vload${vec}(0, part), row + c);
-        } else {
-            for (int i = 0; i < size - c; ++i) {
-                STORE1(part[i], row + c + i);
-            }
-        }
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        ${vf} part;
+% for lane in range(vec):
+        part.s${f"{lane:x}"} = from[(c + ${lane}) * ${height}];
+% endfor
+        STORE${vec}(part, row + c);
+    }
+    for (; c < size; ++c) {
+        STORE1(from[c * ${height}], row + c);
     }
 }
 
