@@ -111,7 +111,8 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units:
         wide = first  # of rows that see different keys, those of a work-item share few
     short = replace(first, tile=sums, blocks=1)  # for long rows and little local memory
-    return [wide, first, replace(first, blocks=1), short, replace(short, vec=4, vectors=1)]
+    least = replace(short, vec=4, vectors=1)
+    return [*dict.fromkeys((wide, first, replace(first, blocks=1), short, least))]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
