@@ -17,12 +17,13 @@ from oclgen.problem_parts import (
     require_positive,
 )
 
-Direction = Literal["fwd", "bwd_q", "bwd_kv"]
-ATTENTION_DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_q", "bwd_kv")
+Direction = Literal["fwd", "bwd_q", "bwd_kv", "bwd"]
+ATTENTION_DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_q", "bwd_kv", "bwd")
 OUTPUTS: dict[Direction, tuple[str, ...]] = {
     "fwd": ("out", "lse"),
     "bwd_q": ("grad_q",),
     "bwd_kv": ("grad_k", "grad_v"),
+    "bwd": ("grad_q", "grad_k", "grad_v"),
 }
 FIXED_DTYPES = {"lse": "fp32", "delta": "fp32", "random": "int64"}
 """Dtypes of buffers that do not have the problem's."""
@@ -45,7 +46,8 @@ class AttentionProblem:
 
     `fwd` writes out and lse. Both gradients recompute the probabilities from lse; grad is that of
     out, and delta [batch, heads, queries] the sum of grad * out over a row. `bwd_q` writes grad_q,
-    `bwd_kv` grad_k and grad_v.
+    `bwd_kv` grad_k and grad_v. `bwd` writes all three, by five products of queries and keys instead
+    of seven; a family for it adds the parts of a head one after the other.
     """
 
     batch: int
@@ -115,7 +117,8 @@ class AttentionProblem:
         if self.direction == "fwd":
             shapes |= {"out": out, "lse": q[:3]}
         else:
-            written = {"grad_q": q} if self.direction == "bwd_q" else {"grad_k": k, "grad_v": v}
+            gradients = {"grad_q": q, "grad_k": k, "grad_v": v}
+            written = {role: gradients[role] for role in self.outputs}
             shapes |= {"grad": out, "lse": q[:3], "delta": q[:3], **written}
         if self.mask:
             shapes["mask"] = (1, 1, self.queries, self.keys)
@@ -140,8 +143,13 @@ class AttentionProblem:
     def flops(self) -> int:
         """Multiplications and additions of the products of scores that are seen."""
         d, v = self.head_dim, self.value_dim
-        products = {"fwd": d + v, "bwd_q": 2 * d + v, "bwd_kv": 2 * d + 2 * v}[self.direction]
-        return max(1, 2 * self.batch * self.heads * self.pairs * products)
+        products = {
+            "fwd": d + v,
+            "bwd_q": 2 * d + v,
+            "bwd_kv": 2 * d + 2 * v,
+            "bwd": 3 * d + 2 * v,
+        }
+        return max(1, 2 * self.batch * self.heads * self.pairs * products[self.direction])
 
     @property
     def bytes(self) -> int:

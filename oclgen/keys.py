@@ -65,7 +65,7 @@ CONV_FORM = (
     "[:nchw|nhwc], for example 8,64,56,56,64,3,3,1,1"
 )
 ATTENTION_FORM = (
-    "B,H,Q,K,D[,kv_heads,value_dim][:fp32|fp16|bf16][:fwd|bwd_q|bwd_kv][:causal][:mask][:dropout]"
+    "B,H,Q,K,D[,kv_heads,value_dim][:fp32|fp16|bf16][:fwd|bwd_q|bwd_kv|bwd][:causal][:mask][:dropout]"
     "[:wN], for example 8,16,2048,2048,64:bf16:causal"
 )
 

@@ -45,6 +45,7 @@ PROBLEMS: tuple[Problem, ...] = (
         AttentionProblem(8, 16, 16, 2048, 2048, 64, 64, dtype, direction, causal=True)
         for dtype in ("fp32", "fp16")
         for direction in ATTENTION_DIRECTIONS
+        if direction != "bwd"  # is for processors
     ),
     AttentionProblem(1, 32, 8, 1, 2048, 128, 128, "bf16"),
     PackedProblem(1, 4096, 4096, "bf16", "q4_k"),

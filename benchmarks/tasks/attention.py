@@ -16,13 +16,17 @@ from typing import Literal, NamedTuple
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
 from benchmarks.tasks.task import Task
 from benchmarks.timing import Call
-from oclgen.attention_problem import ATTENTION_DIRECTIONS
+from oclgen.attention_problem import Direction
 from oclgen.keys import parse_key
 from oclgen.limits import Limits
 from oclgen.problem import AttentionProblem
 
 Mode = Literal["forward", "train"]
 MODES: tuple[Mode, ...] = ("forward", "train")
+DIRECTIONS: dict[Mode, tuple[Direction, ...]] = {"forward": ("fwd",), "train": ("fwd", "bwd")}
+"""What has to be computed: gradients by five products, though two kernels need seven."""
+GRADIENTS: dict[Mode, str] = {"forward": "", "train": " with gradients"}
+"""What the name of a group of drawn shapes ends with."""
 CHOSEN = {
     "cpu": (
         AttentionProblem(1, 8, 8, 512, 512, 64, 64, causal=True),
@@ -74,7 +78,7 @@ def _any(kind: str, random: Random) -> AttentionProblem | None:
 
 
 def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[Task]:
-    """Yield the calls; in `dtypes`, or else in fp32 and what the device has units for.
+    """Yield the calls; in `dtypes`, or else in fp32 and bf16.
 
     Args:
         limits: of the device.
@@ -82,7 +86,7 @@ def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[
         dtypes: of the operands.
     """
     kind = "gpu" if limits.kind == "gpu" else "cpu"
-    for dtype in dtypes or (("fp32", "bf16") if "mma" in limits.instructions else ("fp32",)):
+    for dtype in dtypes or ("fp32", "bf16"):
         if dtype == "tf32":
             continue
         for problem in CHOSEN[kind]:
@@ -90,12 +94,13 @@ def tasks(limits: Limits, draw: Draw, dtypes: tuple[str, ...] = ()) -> Iterator[
                 yield _task(Case(replace(problem, dtype=dtype), mode), f"attention {dtype}")
         yield _task(Case(replace(DECODING, dtype=dtype), "forward"), f"decoding {dtype}")
         for problem in drawn(draw.seed, draw.of(DRAWN), kind):
-            case = Case(replace(problem, dtype=dtype), "forward")
-            yield _task(case, f"drawn attention {dtype}", draw.seed)
+            for mode in MODES:
+                case = Case(replace(problem, dtype=dtype), mode)
+                yield _task(case, f"drawn attention {dtype}{GRADIENTS[mode]}", draw.seed)
 
 
 def _task(case: Case, group: str, seed: int | None = None) -> Task:
-    directions = ATTENTION_DIRECTIONS if case.mode == "train" else ("fwd",)
+    directions = DIRECTIONS[case.mode]
     parts = [replace(case.problem, direction=direction) for direction in directions]
     return Task(
         kind="attention",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log
 from typing import Any
 
@@ -79,9 +80,12 @@ def _of_head(
     p = np.exp(scores - given["lse"][:, None])
     slope = p * ((given["grad"] @ given["v"].T) * kept - given["delta"][:, None])
     slope *= problem.scale
-    if problem.direction == "bwd_q":
-        return {"grad_q": slope @ given["k"]}
-    return {"grad_k": slope.T @ given["q"], "grad_v": (p * kept).T @ given["grad"]}
+    gradients: dict[str, Callable[[], Array]] = {
+        "grad_q": lambda: slope @ given["k"],
+        "grad_k": lambda: slope.T @ given["q"],
+        "grad_v": lambda: (p * kept).T @ given["grad"],
+    }
+    return {role: gradients[role]() for role in problem.outputs}
 
 
 def seen(problem: AttentionProblem) -> Array:

@@ -129,7 +129,8 @@ def test_tasks_carry_the_seed_and_are_in_groups_called_drawn() -> None:
         drawn = [task for task in tasks if task.seed is not None]
         assert {task.seed for task in drawn} == {5}
         assert [task.is_in(["drawn"]) for task in tasks] == [task in drawn for task in tasks]
-        assert len(drawn) == (6 if kind == "networks" else 3)
+        # networks and attention have two modes, attention also two dtypes
+        assert len(drawn) == {"networks": 6, "attention": 12}.get(kind, 3)
     assert all(task.seed is None for task in gemm.tasks(limits, Draw(5, 0)))
     assert len([t for t in gemm.tasks(limits, Draw(5)) if t.seed]) == gemm.DRAWN
 

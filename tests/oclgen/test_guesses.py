@@ -76,6 +76,7 @@ TYPICAL: tuple[Problem, ...] = (
         for dim in (64, 128)
         for dtype in ("fp32", "bf16")
         for direction in ATTENTION_DIRECTIONS
+        if direction != "bwd"  # is for processors
     ),
     *(AttentionProblem(1, 32, 8, 1, 2048, 128, 128, dtype) for dtype in ("fp32", "bf16")),
     *(PackedProblem(m, 4096, 4096, "bf16", form) for m in (1, 8) for form in ("q4_0", "int8")),

@@ -14,6 +14,7 @@ DIRECTIONS = {
     "bwd_weights": "gradient of the weights",
     "bwd_q": "gradient of the query",
     "bwd_kv": "gradients of key and value",
+    "bwd": "gradients of query, key and value",
 }
 
 

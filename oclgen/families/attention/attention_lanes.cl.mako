@@ -8,7 +8,7 @@ and what softmax finds for a row it finds for a vector of rows.
 
 tiles       text of attention_lanes_tiles.cl.mako
 kernel      its name
-direction   fwd, bwd_q or bwd_kv
+direction   fwd, bwd_q, bwd_kv or bwd
 vec         lanes of a vector
 vectors     vectors of a block of own rows
 sums        other rows, or items of an own row, whose sums are in registers at once, for a block
@@ -18,10 +18,16 @@ dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 philox      whether probabilities are dropped
+
+Of all gradients at once (bwd) a work-item has all keys of a head, block by block. What they add to
+the gradients of queries is a product of slopes with the keys as they lie, and is added up in `sums`
+[batch, heads, queries and more, whole vectors of items], fp32, which is rounded at the end.
 </%doc>
 <%
     vf, vi, vl = (f"{name}{vec}" for name in ("float", "int", "ulong"))
-    is_forward, by_keys = direction == "fwd", direction == "bwd_kv"
+    is_forward, is_whole = direction == "fwd", direction == "bwd"
+    by_keys = direction in ("bwd_kv", "bwd")
+    written = (("grad_q",) if direction in ("bwd_q", "bwd") else ()) + (("grad_k", "grad_v") if by_keys else ())
     height = vec * vectors
     # name of own rows, the others that they are multiplied with, items of a row
     pairs = (("k", "q", dim), ("v", "grad", dim_v)) if by_keys else (("q", "k", dim), ("grad", "v", dim_v))
@@ -32,8 +38,9 @@ philox      whether probabilities are dropped
         "fwd": (("out", "v", "p", dim_v),),
         "bwd_q": (("grad_q", "k", "ds", dim),),
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
-    }[direction]
+    }["bwd_kv" if is_whole else direction]
     pitches = {other: -(-size // vec) * vec for other, size in others}
+    pitch = -(-dim // vec) * vec
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
@@ -51,7 +58,7 @@ void ${kernel}(
     __global float *restrict lse, const long lse_start,
 % else:
     ${tensor("grad")}
-% for name in (("grad_k", "grad_v") if by_keys else ("grad_q",)):
+% for name in written:
     ${tensor(name, "")}
 % endfor
     __global const float *restrict lse, const long lse_start,
@@ -64,7 +71,10 @@ void ${kernel}(
 % if philox:
     const float chance, __global const long *restrict random, const long random_start,
 % endif
-    const float scale)
+    const float scale${"," if is_whole else ")"}
+% if is_whole:
+    __global float *restrict sums, const long sums_start)
+% endif
 {
 % for name, _, size in own:
     ${tile_of(f"own_{name}", blocks * size * vectors)};
@@ -79,6 +89,9 @@ void ${kernel}(
 % if not is_forward:
     ${tile_of("ds", tile * vectors)};
 % endif
+% if is_whole:
+    ${tile_of("rows_k", blocks * height * pitch // vec)};
+% endif
 % if is_forward:
     ${vf} top[${blocks * vectors}], sum[${blocks * vectors}];
 % elif not by_keys:
@@ -89,11 +102,13 @@ void ${kernel}(
 % endif
     const int shared = heads / shared_by;
     const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
+% if not is_whole:
     const int row0 = (int)get_global_id(0) * ${height * blocks};
+% endif
 % for name in ("k", "v", *(("grad_k", "grad_v") if by_keys else ())):
     ${name} += ${name}_start + batch * ${name}_batch + shared_head * ${name}_head;
 % endfor
-% for name in ("q", *(() if is_forward else ("grad",)), *({"fwd": ("out",), "bwd_q": ("grad_q",), "bwd_kv": ()}[direction])):
+% for name in ("q", "out") if is_forward else ("q", "grad", *written[:direction != "bwd_kv"]):
     ${name} += ${name}_start + batch * ${name}_batch + shared_head * shared_by * ${name}_head;
 % endfor
     // sums and maxima of the queries of all heads that share this one of k and v
@@ -106,6 +121,15 @@ void ${kernel}(
     mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
 % endif
     const int rows = ${"keys" if by_keys else "queries * shared_by"};
+% if is_whole:
+    // a head has some rows more than queries, which a last tile adds nothing to
+    sums += sums_start + (batch * heads + shared_head * shared_by) * (long)(queries + ${sums}) * ${pitch};
+    for (long i = 0; i < shared_by * (long)(queries + ${sums}) * ${pitch // vec}; ++i) {
+        vstore${vec}((${vf})(0.0f), i, sums);
+    }
+    for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
+    load_tile(rows_k, k + row0 * k_row, k_row, min(${height * blocks}, rows - row0), ${dim});
+% endif
     const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
 
     // rows past the last one are the last one again
@@ -211,7 +235,7 @@ void ${kernel}(
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
                     p[m * ${vectors} + ${v}] = value;
-                    most = fmax(most, value);
+                    most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
@@ -271,6 +295,17 @@ void ${kernel}(
 % endif
             }
 % endfor
+% if is_whole:
+            // rows of the tile behind its last one have no slopes
+            for (int m = count * ${vectors}; m < (count + ${sums - 1}) / ${sums} * ${sums * vectors}; ++m) {
+                ds[m] = 0.0f;
+            }
+            for (int m = 0; m < count; m += ${sums}) {
+                add_rows(sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch},
+                         (__local const float *)(ds + m * ${vectors}), rows_k + block * ${height * pitch // vec},
+                         min(${height}, rows - row0 - block * ${height}));
+            }
+% endif
         }
     }
 
@@ -297,4 +332,13 @@ void ${kernel}(
         lse[row0 + r] = all == 0.0f ? INFINITY : ((const float *)top)[r] + log(all);
 % endif
     }
+% if is_whole:
+    }
+    for (int head = 0; head < shared_by; ++head) {
+        for (int query = 0; query < queries; ++query) {
+            store_row(grad_q + head * grad_q_head + query * grad_q_row,
+                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim});
+        }
+    }
+% endif
 }

@@ -2,6 +2,9 @@
 
 Rows are turned once per work-item; keys and values, which `attention_register` turns for each of
 its tiles, are read as they lie, and softmax needs no sums over the lanes of a vector.
+
+All gradients at once take a work-item for each head of k and v, which adds the parts of grad_q that
+its keys bring one after the other. Probabilities are then computed once.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from oclgen.families.attention import attention_parts as parts
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Range, Tile, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import AttentionProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -22,7 +25,11 @@ KERNELS = {
     "fwd": NAME,
     "bwd_q": "attention_lanes_grad_q",
     "bwd_kv": "attention_lanes_grad_kv",
+    "bwd": "attention_lanes_grad",
 }
+FLOAT_BYTES = 4
+ITEMS_PER_UNIT = 4
+"""Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -48,10 +55,12 @@ class Config(BaseConfig):
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
         own = dim + dim_v if problem.is_gradient else dim
-        others = round_up(dim, self.vec) + round_up(dim_v, self.vec)
+        pitch = round_up(dim, self.vec)
+        others = pitch + round_up(dim_v, self.vec)
         scores = self.height * (2 if problem.is_gradient else 1)
-        blocks = self.blocks * self.height * (own + sum(_results(problem)))
-        return 4 * (blocks + self.tile * (others + scores))
+        as_they_lie = pitch if problem.direction == "bwd" else 0
+        blocks = self.blocks * self.height * (own + sum(_results(problem)) + as_they_lie)
+        return FLOAT_BYTES * (blocks + self.tile * (others + scores))
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -64,7 +73,8 @@ class Config(BaseConfig):
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
         kernel = KERNELS[problem.direction]
-        return Needs((Frame(kernel, (1, 1, 1), self.local_bytes(problem)),))
+        frame = Frame(kernel, (1, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), _workspaces(problem, self))
 
 
 DEFAULT = Config(vec=4, vectors=1, sums=2, tile=2)
@@ -74,12 +84,16 @@ TRAITS = Traits(rank=498, for_cpus=True)
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether the family can compute the problem at all."""
-    return parts.serves(problem)
+    return parts.has_short_rows(problem)
 
 
 def rows_of(problem: AttentionProblem) -> int:
-    """Return the rows that share a head of k and v, which work-items share out."""
-    return problem.keys if problem.direction == "bwd_kv" else problem.queries * problem.shared_by
+    """Return the rows that are turned, of those that share a head of k and v."""
+    return problem.keys if _by_keys(problem) else problem.queries * problem.shared_by
+
+
+def _by_keys(problem: AttentionProblem) -> bool:
+    return problem.direction in ("bwd_kv", "bwd")
 
 
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
@@ -90,22 +104,38 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     vectors = 2 if rows_of(problem) > vec else 1
     sums = 12 if limits.has_32_vectors else 6
     first = Config(vec, vectors, sums, tile=48, blocks=2)
+    wide = replace(first, blocks=4)  # reads tiles half as often, but shares out fewer work-items
+    work_items = problem.batch * problem.kv_heads
+    if problem.direction != "bwd":
+        work_items *= ceil_div(rows_of(problem), wide.height * wide.blocks)
+    if parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units:
+        wide = first  # of rows that see different keys, those of a work-item share few
     short = replace(first, tile=sums, blocks=1)  # for long rows and little local memory
-    return [first, replace(first, blocks=1), short, replace(short, vec=4, vectors=1)]
+    least = replace(short, vec=4, vectors=1)
+    return [*dict.fromkeys((wide, first, replace(first, blocks=1), short, least))]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
-    own = ceil_div(rows_of(problem), config.height * config.blocks)
+    is_whole = problem.direction == "bwd"
+    own = 1 if is_whole else ceil_div(rows_of(problem), config.height * config.blocks)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
         global_size=(own, problem.batch * problem.kv_heads, 1),
         local_size=(1, 1, 1),
-        args=parts.arguments(problem),
+        args=(*parts.arguments(problem), *(buffer("sums") if is_whole else ())),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((launch,))
+    return Plan((launch,), _workspaces(problem, config))
+
+
+def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    """Return the sums of grad_q in fp32: whole vectors, and rows that a last tile may lack."""
+    if problem.direction != "bwd":
+        return ()
+    rows = problem.batch * problem.heads * (problem.queries + config.sums)
+    return (("sums", FLOAT_BYTES * rows * round_up(problem.head_dim, config.vec)),)
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
@@ -114,6 +144,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         counts=_counts(problem, config),
+        columns=ceil_div(problem.head_dim, config.vec),
         load_part=parts.load_part(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
@@ -144,4 +175,5 @@ def _results(problem: AttentionProblem) -> tuple[int, ...]:
         "fwd": (problem.value_dim,),
         "bwd_q": (problem.head_dim,),
         "bwd_kv": (problem.head_dim, problem.value_dim),
+        "bwd": (problem.head_dim, problem.value_dim),
     }[problem.direction]

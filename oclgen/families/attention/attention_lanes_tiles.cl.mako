@@ -5,6 +5,7 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 counts      items of an own row that are summed at once
+columns     vectors of a row of grad_q: of all gradients at once
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -18,29 +19,30 @@ ${load_part}
 // item i of a row of `size` becomes lane `lane` of vector i * vectors
 void turn_in(__local float *to, __global const elem_t *row, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        vstore${vec}(load_part(row + c, size - c), 0, part);
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            to[(c + i) * ${height}] = part[i];
-        }
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        const ${vf} part = LOAD${vec}(row + c);
+% for lane in range(vec):
+        to[(c + ${lane}) * ${height}] = part.s${f"{lane:x}"};
+% endfor
+    }
+    for (; c < size; ++c) {
+        to[c * ${height}] = LOAD1(row + c);
     }
 }
 
 void turn_out(__global elem_t *row, __local const float *from, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
-        float part[${vec}];
-        for (int i = 0; i < min(${vec}, size - c); ++i) {
-            part[i] = from[(c + i) * ${height}];
-        }
-        if (size - c >= ${vec}) {
-            STORE${vec}(vload${vec}(0, part), row + c);
-        } else {
-            for (int i = 0; i < size - c; ++i) {
-                STORE1(part[i], row + c + i);
-            }
-        }
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        ${vf} part;
+% for lane in range(vec):
+        part.s${f"{lane:x}"} = from[(c + ${lane}) * ${height}];
+% endfor
+        STORE${vec}(part, row + c);
+    }
+    for (; c < size; ++c) {
+        STORE1(from[c * ${height}], row + c);
     }
 }
 
@@ -105,6 +107,50 @@ void add${count}(
 % endfor
 }
 % endfor
+% if direction == "bwd":
+
+// sums[row][item] += the products of ${sums} rows of factors, a factor for each of `count` keys, with the keys
+void add_rows(__global float *sums, __local const float *factors, __local const ${vf} *keys, const int count)
+{
+% for first in range(0, columns, vectors):
+<% width = min(vectors, columns - first) %>\
+    {
+% for m in range(sums):
+% for v in range(width):
+        ${vf} sum${m}_${v} = vload${vec}(${m * columns + first + v}, sums);
+% endfor
+% endfor
+        for (int key = 0; key < count; ++key) {
+% for v in range(width):
+            const ${vf} items${v} = keys[key * ${columns} + ${first + v}];
+% endfor
+% for m in range(sums):
+            const float factor${m} = factors[${m * height} + key];
+% for v in range(width):
+            sum${m}_${v} = factor${m} * items${v} + sum${m}_${v};
+% endfor
+% endfor
+        }
+% for m in range(sums):
+% for v in range(width):
+        vstore${vec}(sum${m}_${v}, ${m * columns + first + v}, sums);
+% endfor
+% endfor
+    }
+% endfor
+}
+
+void store_row(__global elem_t *row, __global const float *from, const int size)
+{
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        STORE${vec}(vload${vec}(0, from + c), row + c);
+    }
+    for (; c < size; ++c) {
+        STORE1(from[c], row + c);
+    }
+}
+% endif
 % if masked:
 
 // the mask of ${vec} scores, which lie at any places

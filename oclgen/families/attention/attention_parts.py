@@ -17,6 +17,7 @@ STRIDED = {
     "fwd": ("q", "k", "v", "out"),
     "bwd_q": ("q", "k", "v", "grad", "grad_q"),
     "bwd_kv": ("q", "k", "v", "grad", "grad_k", "grad_v"),
+    "bwd": ("q", "k", "v", "grad", "grad_q", "grad_k", "grad_v"),
 }
 """Buffers [batch, heads, rows, items] in the order of the kernels' arguments; items are dense."""
 
@@ -62,12 +63,17 @@ def seen(problem: AttentionProblem) -> Seen:
     return Seen(problem.causal, problem.window)
 
 
-def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+def has_short_rows(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether it is attention whose rows are short enough."""
     return (
         isinstance(problem, AttentionProblem)
         and max(problem.head_dim, problem.value_dim) <= LARGEST_DIM
     )
+
+
+def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
+    """Say whether it is that, and not all gradients at once, which take a work-item per head."""
+    return has_short_rows(problem) and problem.direction != "bwd"
 
 
 def rows_of(problem: AttentionProblem) -> int:

@@ -1,7 +1,7 @@
 """Attention of few queries on processors, as in decoding: a work-item reads keys as they lie.
 
-With many queries it pays to turn keys for register tiles, as `attention_register` does. It has no
-gradients and no dropout.
+With many queries it pays to turn keys for register tiles, as `attention_register` does. It has all
+gradients at once, none alone, and no dropout.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from oclgen.problem import AttentionProblem, Problem
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_rows"
+KERNELS = {"fwd": NAME, "bwd": "attention_rows_grad"}
+FLOAT_BYTES = 4
 DTYPES = ("fp32", "bf16")
 """fp16 stays with `attention_register`: one of several runs of both on PoCL 3.1 did not end, and in
 which of them is not known."""
@@ -51,9 +53,16 @@ class Config(BaseConfig):
             return "it drops no probabilities; attention_register does"
         return None
 
+    def local_bytes(self, problem: AttentionProblem) -> int:
+        """Return the bytes of local memory that a kernel declares."""
+        if problem.direction == "fwd":
+            return 0
+        items = 2 * problem.head_dim + problem.value_dim + 2 * self.vec
+        return FLOAT_BYTES * MOST_ROWS * items
+
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (1, 1, 1)),))
+        return Needs((Frame(KERNELS[problem.direction], (1, 1, 1), self.local_bytes(problem)),))
 
 
 DEFAULT = Config(rows=1, vec=4)
@@ -63,8 +72,8 @@ TRAITS = Traits(rank=495, for_cpus=True)
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        parts.serves(problem)
-        and not problem.is_gradient
+        parts.has_short_rows(problem)
+        and problem.direction in KERNELS
         and problem.dtype in DTYPES
         and problem.queries * problem.shared_by <= MOST_ROWS
     )
@@ -75,28 +84,34 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     wide = max(4, min(16, limits.native_float_width))
-    all_rows = problem.queries * problem.shared_by
-    shares = problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
-    rows = min(all_rows, 2) if shares else 1
+    all_rows, rows = problem.queries * problem.shared_by, 1
+    if problem.direction == "fwd" and (
+        problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
+    ):
+        if 2 * all_rows > wide:
+            return []  # attention_lanes, which fills half of its lanes, is 1.3 to 1.8 times as fast
+        rows = min(all_rows, 2)
     return [Config(rows, vec) for vec in WIDTHS[::-1] if vec <= wide]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
     all_rows = problem.queries * problem.shared_by
+    own = ceil_div(all_rows, config.rows) if problem.direction == "fwd" else 1
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
-        kernel=NAME,
-        global_size=(ceil_div(all_rows, config.rows), problem.batch * problem.kv_heads, 1),
+        kernel=KERNELS[problem.direction],
+        global_size=(own, problem.batch * problem.kv_heads, 1),
         local_size=(1, 1, 1),
         args=parts.arguments(problem),
+        local_bytes=config.local_bytes(problem),
     )
     return Plan((launch,))
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     return render(
-        NAME,
+        KERNELS[problem.direction],
         preamble=dtype_preamble(problem.dtype),
         rows=config.rows,
         vec=config.vec,
@@ -104,4 +119,5 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
         masked=problem.mask,
+        most=MOST_ROWS,
     )
