@@ -32,6 +32,7 @@ seed: int | None = None
 OK, FAILED, INTERRUPTED = 0, 1, 4
 """Statuses of the shim (csrc/runtime/status.h)."""
 
+
 class Question(NamedTuple):
     """A function of a library that asks torch for CUDA and goes on with the CPU in silence."""
 

@@ -181,6 +181,7 @@ def test_a_map_of_devices_does_not_take_the_cpu_in_silence(
 
 
 SENTENCES = """
+import ocl_backend.libraries.accelerate  # for the Trainer, which the library imports, too
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer(modules=[torch.nn.Linear(1, 1)], **{!r})
 assert model.device.type == {!r}, model.device

@@ -322,8 +322,8 @@ def addmv_out(
     """Write beta · bias + alpha · a [m, k] · x [k] to `out` [m], which may be `bias` itself."""
     check_cast(a.dtype, out.dtype)
     result = a.new_empty((a.shape[0], 1))
-    bias = bias.to(a.dtype)  # as torch before 2.13, where later ones refuse another dtype
-    biased("addmv", bias.unsqueeze(-1), a, x.unsqueeze(1), beta, alpha, result)
+    column = bias.to(a.dtype).unsqueeze(-1)  # torch from 2.13 on refuses another dtype
+    biased("addmv", column, a, x.unsqueeze(1), beta, alpha, result)
     return resized(out, (a.shape[0],)).copy_(result.squeeze(1))
 
 
