@@ -50,8 +50,8 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
         x.to(torch.int8).to_sparse() - x.abs().byte().to_sparse()
     ).to_dense(),
     "bytes from dense integers": lambda x, y: x.to(torch.int8) - x.abs().byte().to_sparse(),
-    "rows before dense": lambda x, y: torch.add(x.to_sparse_csr(), x.double(), alpha=3),
-    "columns before dense": lambda x, y: x.to_sparse_csc() + x,
+    "rows before dense": lambda x, y: torch.add(x.to_sparse_csr(), x.double() + 1, alpha=3),
+    "columns before dense": lambda x, y: x.to_sparse_csc() + (x - 2),
     "dense and sparse": lambda x, y: torch.add(x, twice(x), alpha=3),
     "scaled": lambda x, y: (x.to_sparse() * 2 / 3.5).abs().sqrt().to_dense(),
     "integers scaled": lambda x, y: (x.int().to_sparse() * 1.5).to_dense(),

@@ -124,8 +124,8 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
             raise RuntimeError(
                 "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
             )
-        scaled = other.to(dtype, copy=True) if alpha == 1 else other.to(dtype) * alpha
-        return _dense_sum(scaled, _apart(x), 1)
+        # of the two, torch scales the sparse one, whichever comes first
+        return _dense_sum(other.to(dtype, copy=True), _apart(x), alpha)
     if x.layout not in SPARSE:
         return _dense_sum(x.to(dtype, copy=True), _apart(other), alpha)
     one, two = _apart(x), _apart(other)
