@@ -11,14 +11,14 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import backend_registration
@@ -32,10 +32,46 @@ seed: int | None = None
 OK, FAILED, INTERRUPTED = 0, 1, 4
 """Statuses of the shim (csrc/runtime/status.h)."""
 
-MAPS_TAKE_THE_CPU = (
-    'a model with device_map="auto" computes on the CPU though there is an OpenCL device: say '
-    'device_map="ocl", or how much memory it has, max_memory={0: "8GB"}'
-)
+
+class Question(NamedTuple):
+    """A function of a library that asks torch for CUDA and goes on with the CPU in silence."""
+
+    library: str
+    function: str
+    told: str
+    """The function's variable that names a device if the program named one."""
+    text: str
+    """What to do."""
+
+
+QUESTIONS = {
+    "device_count": [
+        Question(
+            "accelerate",
+            "get_max_memory",
+            "max_memory",
+            'a model with device_map="auto" computes on the CPU though there is an OpenCL device: '
+            'say device_map="ocl", or how much memory it has, max_memory={0: "8GB"}',
+        ),
+    ],
+    "is_available": [
+        Question(
+            "sentence_transformers",
+            "get_device_name",
+            "",
+            "sentence-transformers computes on the CPU though there is an OpenCL device: say "
+            'device="ocl"',
+        ),
+        Question(
+            "ultralytics",
+            "select_device",
+            "device",
+            "ultralytics computes on the CPU though there is an OpenCL device: say "
+            'device=torch.device("ocl")',
+        ),
+    ],
+}
+"""By the function of `torch.cuda` that is asked."""
 
 _are_open = False
 """Whether the devices are open, and what opens them has nothing to do."""
@@ -127,23 +163,30 @@ def tell_of_accelerate() -> None:
         )
 
 
-def _tell_of_device_maps() -> None:
-    """Let accelerate's sum of all memory warn where it finds none but the host's.
+def _hear_questions() -> None:
+    """Let questions for CUDA warn where a library takes the CPU after them, of `QUESTIONS`.
 
-    `device_map="auto"` rests on that sum, for which accelerate asks devices of its own list only,
-    CUDA last. It keeps silent, and the function is its own: what torch tells it of CUDA is not.
+    Libraries with a list of devices ask for CUDA, keep silent where there is none, and their
+    functions are their own: what torch tells them is not.
     """
-    count = torch.cuda.device_count
+    for name, questions in QUESTIONS.items():
+        vars(torch.cuda)[name] = _heard(getattr(torch.cuda, name), questions)
 
-    @wraps(count)
-    def device_count() -> int:
-        found, caller = count(), sys._getframe(1)
-        sums_up = caller.f_code.co_name == "get_max_memory"
-        if not found and sums_up and not caller.f_locals.get("max_memory"):  # none was named
-            warnings.warn(MAPS_TAKE_THE_CPU, stacklevel=3)
+
+def _heard(function: Callable[[], int], questions: Sequence[Question]) -> Callable[[], int]:
+    @wraps(function)
+    def ask() -> int:
+        if found := function():
+            return found
+        caller = sys._getframe(1)
+        library = caller.f_globals.get("__name__", "").partition(".")[0]
+        for question in questions:
+            asks = (library, caller.f_code.co_name) == (question.library, question.function)
+            if asks and not caller.f_locals.get(question.told):
+                warnings.warn(question.text, stacklevel=3)
         return found
 
-    vars(torch.cuda)["device_count"] = device_count
+    return ask
 
 
 def _known() -> tuple[ctypes.PyDLL, int] | None:
@@ -193,7 +236,7 @@ def announce(shim: ctypes.PyDLL, module: ModuleType) -> None:
         register_module: Any = torch._register_device_module
         register_module("ocl", module)
         _stand_in_for_torchvision()
-        _tell_of_device_maps()
+        _hear_questions()
         if torch.distributed.is_available() and torch.distributed.is_gloo_available():
             torch.distributed.Backend.register_backend("ocl", _group, devices=["ocl"])
     else:  # torch has handed the first one out and remembers it

@@ -180,6 +180,49 @@ def test_a_map_of_devices_does_not_take_the_cpu_in_silence(
     test_the_cpu_is_not_taken_in_silence(program, expected)
 
 
+SENTENCES = """
+import ocl_backend.libraries.accelerate  # for the Trainer, which the library imports, too
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer(modules=[torch.nn.Linear(1, 1)], **{!r})
+assert model.device.type == {!r}, model.device
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "expected"),
+    [
+        ({}, "cpu", ["sentence-transformers"]),
+        ({"device": "cpu"}, "cpu", []),
+        ({"device": "ocl"}, "ocl", []),
+    ],
+)
+def test_sentences_do_not_take_the_cpu_in_silence(
+    options: dict[str, str], place: str, expected: list[str]
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    test_the_cpu_is_not_taken_in_silence(SENTENCES.format(options, place), expected)
+
+
+ULTRALYTICS = """
+def select_device(device=""):
+    if not device == "cpu" and torch.cuda.is_available():
+        return "cuda:0"
+    return "cpu"
+asking = dict(torch=torch, __name__="ultralytics.utils.torch_utils")
+exec({!r}, asking)
+assert asking["select_device"]({}) == "cpu"
+"""
+"""The questions that ultralytics' function of this name asks, which is no library of the tests."""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("", ["ultralytics"]), ("''", ["ultralytics"]), ("'cpu'", [])]
+)
+def test_what_asks_for_cuda_as_ultralytics_does(given: str, expected: list[str]) -> None:
+    questions, _, rest = ULTRALYTICS.partition("asking = ")
+    test_the_cpu_is_not_taken_in_silence("asking = " + rest.format(questions, given), expected)
+
+
 def trained(saved: Path, folder: Path) -> tuple[Any, list[float]]:
     accelerate_state = pytest.importorskip("accelerate.state")
     accelerate_state.AcceleratorState._reset_state(True)

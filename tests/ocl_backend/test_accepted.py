@@ -219,6 +219,17 @@ def test_what_the_cpu_takes(device: Any, name: str) -> None:
     agree(device, function, *tensors)
 
 
+def test_a_vector_of_another_dtype_before_a_product(device: Any) -> None:
+    """Torch before 2.13 computes in the product's dtype; later ones refuse the call."""
+    tensors = torch.tensor([1.5, -3.7]), SIGNED.long(), ROW
+    try:
+        torch.addmv(*tensors)
+    except RuntimeError:
+        refuse_alike(device, torch.addmv, *tensors)
+    else:
+        agree(device, torch.addmv, *tensors)
+
+
 def test_products_are_not_rounded_before_they_are_added(device: Any) -> None:
     a, b = (
         torch.tensor([1.0078125, 1.0]).bfloat16(),

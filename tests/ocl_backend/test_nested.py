@@ -79,8 +79,21 @@ def test_strided_ones(device: Any, name: str) -> None:
 
 def test_what_has_no_kernel_says_what_to_do(device: Any) -> None:
     x = torch.nested.nested_tensor(rows(), device=place(device))
-    with pytest.raises(RuntimeError, match=r"on ocl devices\. Use .*to_padded_tensor"):
-        torch.cumsum(x, 1)
+    calls: list[Callable[[Any], Any]] = [
+        lambda x: torch.cumsum(x, 1),
+        nn.LayerNorm(8, device=place(device)),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"on ocl devices\. Use .*to_padded_tensor"):
+            call(x)
+
+
+def test_a_number_beside_jagged_ones(device: Any) -> None:
+    found = []
+    for where in ("cpu", place(device)):
+        x = torch.nested.nested_tensor(rows(), layout=torch.jagged, device=where)
+        found.append(torch.where(x > 0, x, 0.5).values())
+    assert_same(found[1], found[0])
 
 
 @pytest.mark.parametrize("mask_check", [True, False])

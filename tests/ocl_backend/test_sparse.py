@@ -50,6 +50,8 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
         x.to(torch.int8).to_sparse() - x.abs().byte().to_sparse()
     ).to_dense(),
     "bytes from dense integers": lambda x, y: x.to(torch.int8) - x.abs().byte().to_sparse(),
+    "rows before dense": lambda x, y: torch.add(x.to_sparse_csr(), x.double() + 1, alpha=3),
+    "columns before dense": lambda x, y: x.to_sparse_csc() + (x - 2),
     "dense and sparse": lambda x, y: torch.add(x, twice(x), alpha=3),
     "scaled": lambda x, y: (x.to_sparse() * 2 / 3.5).abs().sqrt().to_dense(),
     "integers scaled": lambda x, y: (x.int().to_sparse() * 1.5).to_dense(),
@@ -95,6 +97,7 @@ WRONG: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "sizes of a product": lambda x, y: torch.sparse.mm(x.to_sparse(), y[:3]),
     "sizes of a product by rows": lambda x, y: x.to_sparse_csr() @ y[:3],
     "dense added to sparse": lambda x, y: x.to_sparse() + x,
+    "dense added to blocks": lambda x, y: x[:2].to_sparse_bsr((1, 2)) + x[:2],
     "a view of some columns": lambda x, y: x.to_sparse().narrow(1, 1, 2),
     "a view beyond the columns": lambda x, y: x.to_sparse().narrow(1, 3, 2),
     "a view of some rows": lambda x, y: x.to_sparse_csr().narrow(0, 0, 1),
@@ -206,6 +209,31 @@ def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     assert_same(torch.sparse.softmax(x, 1).to_dense(), theirs)
     assert_same((x * x).to_dense(), DENSE * DENSE)
     assert set(ocl.fallbacks()) == {"aten::_sparse_softmax", "aten::mul.Tensor"}
+
+
+@pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
+def test_rows_from_the_cpu_have_as_many_items_as_there(device: Any) -> None:
+    x = torch.stack([DENSE[0], DENSE[1] + 1])
+    y = torch.tensor([[0.0, 2.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
+
+    def calls(where: Any) -> Any:
+        rows = x.to(where).to_sparse_csr().requires_grad_()
+        product = rows * y.to(where)
+        rows.log1p().to_dense().sum().backward()
+        return product.to_dense(), rows.grad.to_dense()
+
+    assert_same(calls(place(device)), calls("cpu"))
+
+
+@pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
+def test_products_of_rows_may_have_unsorted_columns(device: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((2, 8), (8, 4))
+    x, y = (torch.randn(size, generator=generator).relu() for size in sizes)
+    theirs = x.to_sparse_csr() @ y.to_sparse_csr()
+    with torch.sparse.check_sparse_tensor_invariants():
+        ours = x.to(place(device)).to_sparse_csr() @ y.to(place(device)).to_sparse_csr()
+    assert_same(ours.to_dense(), theirs.to_dense())
 
 
 TURNED = (

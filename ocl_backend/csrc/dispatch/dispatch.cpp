@@ -140,6 +140,10 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
+// These call a kernel by a table of devices that torch does not let others write to.
+const std::set<std::string> kNestedOnTorchsDevices = {"aten::native_layer_norm",
+                                                      "aten::native_layer_norm_backward"};
+
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
   return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
                                              : c10::DispatchKey::NestedTensorHPU;
@@ -256,7 +260,7 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, library) {
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0) continue;
+    if (name.name.rfind("aten::", 0) != 0 || kNestedOnTorchsDevices.count(name.name)) continue;
     const auto op = dispatcher.findSchema(name);
     if (op && op->hasKernelForDispatchKey(nested_key(name)))
       library.impl(c10::toString(name).c_str(),

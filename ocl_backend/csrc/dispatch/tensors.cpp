@@ -35,8 +35,9 @@ at::ScalarType checked_dtype(std::optional<at::ScalarType> dtype) {
 
 void check_options(std::optional<at::Layout> layout, std::optional<bool> pinned) {
   const at::Layout asked = layout.value_or(at::kStrided);
-  TORCH_CHECK(asked == at::kStrided, "ocl devices hold strided tensors; ", asked,
-              " is not supported. Use to_dense().");
+  // torch asks for the number beside a jagged tensor with that tensor's own layout
+  TORCH_CHECK(asked == at::kStrided || asked == at::kJagged, "ocl devices hold strided tensors; ",
+              asked, " is not supported. Use to_dense().");
   TORCH_CHECK(!pinned.value_or(false), "only CPU memory can be pinned; leave out pin_memory=True.");
 }
 

@@ -319,10 +319,10 @@ def addbmm_(bias: Tensor, *factors: Tensor, beta: Number = 1, alpha: Number = 1)
 def addmv_out(
     bias: Tensor, a: Tensor, x: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor
 ) -> Tensor:
-    """Write beta · bias + alpha · a [m, k] · x [k] to `out` [m], which may be `bias` itself."""
+    """Write beta · bias + alpha · a [m, k] · x [k] to `out` [m]; bias becomes a's dtype."""
     check_cast(a.dtype, out.dtype)
-    result = a.new_empty((a.shape[0], 1))
-    biased("addmv", bias.unsqueeze(-1), a, x.unsqueeze(1), beta, alpha, result)
+    column, result = bias.to(a.dtype).unsqueeze(-1), a.new_empty((a.shape[0], 1))
+    biased("addmv", column, a, x.unsqueeze(1), beta, alpha, result)
     return resized(out, (a.shape[0],)).copy_(result.squeeze(1))
 
 

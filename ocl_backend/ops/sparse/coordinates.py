@@ -16,6 +16,8 @@ from ocl_backend.dispatch.outputs import check_cast
 from ocl_backend.dtypes import UnsupportedDtypeError
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+BEFORE_STRIDED = (torch.sparse_csr, torch.sparse_csc)
+"""Layouts that are the left operand of a sum with a strided tensor; torch refuses the others."""
 
 
 def broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
@@ -116,9 +118,14 @@ def _unlike_sum(x: Tensor, other: Tensor, alpha: float) -> Tensor:
 
 def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     """Return the sum of a strided and a sparse tensor, or of two sparse ones."""
-    if other.layout not in SPARSE:
-        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     dtype = torch.result_type(x, other)
+    if other.layout not in SPARSE:
+        if x.layout not in BEFORE_STRIDED:
+            raise RuntimeError(
+                "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
+            )
+        # of the two, torch scales the sparse one, whichever comes first
+        return _dense_sum(other.to(dtype, copy=True), _apart(x), alpha)
     if x.layout not in SPARSE:
         return _dense_sum(x.to(dtype, copy=True), _apart(other), alpha)
     one, two = _apart(x), _apart(other)
