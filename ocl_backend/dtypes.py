@@ -83,19 +83,13 @@ NARROW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Float8(DType):
-    """A float of 8 bits, which copies convert and nothing computes with.
+class Coded(DType):
+    """A dtype of 8 bits whose codes copies convert to floats and back; nothing computes with it.
 
-    A code is a sign, an exponent and `mantissa` bits; codes in a row are values in order, and the
-    lowest exponent, `least`, is also that of the values without a leading bit. After the code
-    `last`, which larger values become, are no numbers; it is the infinity where there is one.
+    A subclass writes the two conversions, `from_NAME` and `to_NAME`, as its `prelude`.
     """
 
     name: str = ""
-    mantissa: int = 0
-    least: int = 0
-    last: int = 0
-    has_infinity: bool = False
 
     def load(self, pointer: str, index: str) -> str:
         """Return the expression that reads an item, as `DType.load`."""
@@ -111,22 +105,42 @@ class Float8(DType):
         """
         return f"{pointer}[{index}] = to_{self.name}({value});"
 
+
+@dataclass(frozen=True, slots=True)
+class Float8(Coded):
+    """A float of 8 bits: a sign, an exponent and `mantissa` bits.
+
+    Codes in a row are values in order, and the lowest exponent, `least`, is also that of the values
+    without a leading bit. After the code `last`, which larger values become, are no numbers; it is
+    the infinity where there is one. With `one_zero` the code of minus zero alone is no number, and
+    larger values become it.
+    """
+
+    mantissa: int = 0
+    least: int = 0
+    last: int = 0
+    has_infinity: bool = False
+    one_zero: bool = False
+
     @property
     def prelude(self) -> str:
-        """The two conversions: to the nearest, of two to the even one, of larger ones to `last`.
+        """The two conversions: to the nearest, of two to the even one.
 
         The distance of a value to its neighbours follows from its exponent. The value in such
         distances, rounded, is the code without the part of the exponent; this also holds where
         rounding reaches the next exponent.
         """
         infinity = f"\n    if (size == {self.last})\n        value = INFINITY;"
+        result = f"sign | (uchar)min(code, {self.last})"
+        if self.one_zero:
+            result = f"code > {self.last} ? 0x80 : code ? sign | (uchar)code : 0"
         return f"""\
 float from_{self.name}(const uchar code)
 {{
     const int size = code & 0x7f, exponent = max(size >> {self.mantissa}, 1);
     const int distances = size - ((exponent - 1) << {self.mantissa});
     float value = ldexp((float)distances, exponent - 1 + {self.least - self.mantissa});
-    if (size > {self.last})
+    if ({"code == 0x80" if self.one_zero else f"size > {self.last}"})
         value = NAN;{infinity if self.has_infinity else ""}
     return code & 0x80 ? -value : value;
 }}
@@ -135,12 +149,38 @@ uchar to_{self.name}(const float value)
 {{
     const uchar sign = signbit(value) ? 0x80 : 0;
     if (isnan(value))
-        return sign | 0x7f;
+        return {"0x80" if self.one_zero else "sign | 0x7f"};
     const float size = fmin(fabs(value), 1e6f);
     const int exponent = size > 0 ? max(ilogb(size), {self.least}) : {self.least};
     const int distances = convert_int_rte(ldexp(size, {self.mantissa} - exponent));
     const int code = ((exponent - {self.least}) << {self.mantissa}) + distances;
-    return sign | (uchar)min(code, {self.last});
+    return {result};
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exponent8(Coded):
+    """A power of two, from 2^-127 to 2^127, by the exponent of a float; 255 is no number.
+
+    It is the scale of a block in the OCP's microscaling formats (MX specification 1.0, section
+    5.4.1). As torch rounds: to the nearer power's exponent, of two to the larger one.
+    """
+
+    @property
+    def prelude(self) -> str:
+        """The two conversions, by bits: devices may take the lowest power for zero."""
+        return f"""\
+float from_{self.name}(const uchar code)
+{{
+    return code == 255 ? NAN : as_float(code ? (uint)code << 23 : 0x400000u);
+}}
+
+uchar to_{self.name}(const float value)
+{{
+    const uint bits = as_uint(value) & 0x7fffffff, exponent = bits >> 23;
+    const bool is_nearer_above = bits & 0x400000 && (exponent || bits & 0x3fffff);
+    return exponent == 255 ? 255 : (uchar)(exponent + is_nearer_above);
 }}
 """
 
@@ -155,6 +195,13 @@ COPIED: dict[torch.dtype, DType] = DTYPES | {
     torch.float8_e5m2: Float8(
         "uchar", "float", 1, name="float8_e5m2", mantissa=2, least=-14, last=0x7C, has_infinity=True
     ),
+    torch.float8_e4m3fnuz: Float8(
+        "uchar", "float", 1, name="float8_e4m3fnuz", mantissa=3, least=-7, last=0x7F, one_zero=True
+    ),
+    torch.float8_e5m2fnuz: Float8(
+        "uchar", "float", 1, name="float8_e5m2fnuz", mantissa=2, least=-15, last=0x7F, one_zero=True
+    ),
+    torch.float8_e8m0fnu: Exponent8("uchar", "float", 1, name="float8_e8m0fnu"),
 }
 """Dtypes that copies convert; those that are not in `DTYPES` nothing computes with."""
 
