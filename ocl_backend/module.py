@@ -9,7 +9,7 @@ import os
 
 from torch import AcceleratorError, OutOfMemoryError
 
-from ocl_backend import tunable
+from ocl_backend import amp, tunable
 from ocl_backend.compilation import NoInductor
 from ocl_backend.dispatch import racing  # noqa: F401 (it hears of problems)
 from ocl_backend.dispatch.fallback import fallbacks, reset_fallbacks
@@ -114,6 +114,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "can_device_access_peer",
     "clock_rate",
     "conv",

@@ -20,9 +20,8 @@ from oclgen.predictor.forest import Forest
 from oclgen.predictor.model import Model
 
 ROUNDS = {"cpu": (350, 0.06, 6), "gpu": (400, 0.05, 12)}
-"""Trees, the part of its prediction that each adds, and fewest measurements of a leaf. Small steps
-of more trees average what single ones guess. More of a GPU's measurements differ by one parameter,
-so that leaves of more of them are no coarser."""
+"""Trees, the part of its prediction that each adds, and fewest measurements of a leaf: small steps
+of more trees average what single ones guess. docs/notebook.md has what else was tried."""
 LEAVES, DEEPEST = 24, 9
 FEATURES, SAMPLES = 0.35, 0.7
 """Parts of features and of measurements that a tree sees."""

@@ -20,7 +20,6 @@ MEANINGLESS = {
     r"cudart|cudaStatus|CudaError|check_error|DeferredCudaCallError": "the CUDA runtime's own",
     r"current_(blas|solver)_handle|nccl|nvtx|profiler|sparse|has_magma|has_half|jiterator"
     r"|get_gencode_flags|get_arch_list|GreenContext": "libraries and tools of CUDA's",
-    r"amp": "deprecated: `torch.amp` serves every device",
     r"(max_)?memory_cached|reset_max_memory_cached": "deprecated: `memory_reserved`",
     r"CUDAPluggableAllocator|change_current_allocator|get_allocator_backend"
     r"|caching_allocator_(enable|disabled)": "there is one allocator, the shim's",

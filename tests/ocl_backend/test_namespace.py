@@ -50,6 +50,33 @@ def test_aliases_are_torchs_own(device: Any) -> None:
     assert not torch.ocl.is_current_stream_capturing()
 
 
+def test_programs_of_cuda_amp_train_here(device: Any) -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        @torch.ocl.amp.custom_fwd(cast_inputs=torch.float32)
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        @torch.ocl.amp.custom_bwd
+        def backward(ctx: Any, grad: Any) -> Any:
+            return 2 * grad
+
+    layer = torch.nn.Linear(4, 3, device=place(device))
+    before = layer.weight.detach().cpu()
+    optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=1.0), torch.ocl.amp.GradScaler()
+    with torch.ocl.amp.autocast(dtype=torch.bfloat16):
+        out = layer(torch.ones(2, 4, device=place(device)))
+        doubled = Doubled.apply(out)
+    assert (out.dtype, doubled.dtype) == (torch.bfloat16, torch.float32)
+    scaler.scale(doubled.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    torch.testing.assert_close(layer.weight.cpu(), before - 4)
+    with torch.ocl.amp.autocast(enabled=False):
+        assert layer(torch.ones(2, 4, device=place(device))).dtype is torch.float32
+
+
 def test_a_stream_context_sets_the_stream_and_restores_it(device: Any) -> None:
     before = torch.ocl.current_stream(device.index)
     chosen = torch.ocl.Stream(device.index)
