@@ -12,6 +12,7 @@ import torch
 from torch import accelerator
 
 import ocl_autoload
+from ocl_backend.dtypes import COPIED
 from ocl_backend.runtime import memory
 from oclgen.opencl.device import Device as OpenCLDevice
 
@@ -121,12 +122,15 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """Return the dtypes a device computes with, the largest work-group, and its extensions."""
+    """Return a device's dtypes, the largest work-group, and its extensions.
+
+    The dtypes are those of its tensors; of floats of 8 bits and wide unsigned integers, it copies
+    and converts them alone.
+    """
     limits = get_device_properties(device).opencl.limits
-    known = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-    known |= {torch.float16, torch.bfloat16, torch.float32}
-    if "cl_khr_fp64" in limits.extensions:
-        known.add(torch.float64)
+    known = {*COPIED, torch.complex32, torch.complex64, torch.complex128}
+    if "cl_khr_fp64" not in limits.extensions:
+        known -= {torch.float64, torch.complex128}
     return {
         "supported_dtypes": known,
         "max_work_group_size": limits.max_work_group,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -94,6 +95,12 @@ def test_capabilities_are_the_devices(device: Any) -> None:
     if hasattr(torch.accelerator, "get_device_capability"):
         asked = torch.accelerator.get_device_capability(place(device))["supported_dtypes"]
         assert asked == known
+    of_torch = {one for name in dir(torch) if isinstance(one := getattr(torch, name), torch.dtype)}
+    for dtype in of_torch:
+        refused = nullcontext() if dtype in known else pytest.raises((RuntimeError, TypeError))
+        with refused:
+            items = torch.empty(16, dtype=dtype, device=place(device))
+            items.to(torch.float32).to(dtype)
 
 
 @pytest.mark.usefixtures("any_device")

@@ -51,7 +51,7 @@ def test_aliases_are_torchs_own(device: Any) -> None:
 
 
 def test_programs_of_cuda_amp_train_here(device: Any) -> None:
-    class Doubled(torch.autograd.Function):
+    class Doubled(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         @torch.ocl.amp.custom_fwd(cast_inputs=torch.float32)
         def forward(ctx: Any, x: Any) -> Any:

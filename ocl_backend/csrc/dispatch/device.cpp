@@ -126,7 +126,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     auto& has = capability.capability_data.supported_scalar_types;
     has.has_Byte = has.has_Char = has.has_Short = has.has_Int = has.has_Long = has.has_Bool = 1;
     has.has_Half = has.has_BFloat16 = has.has_Float = 1;
-    has.has_Double = asked.doubles;
+    has.has_ComplexHalf = has.has_ComplexFloat = 1;
+    has.has_Double = has.has_ComplexDouble = asked.doubles;
+    // these are converted, and nothing computes with them
+    has.has_UInt16 = has.has_UInt32 = has.has_UInt64 = 1;
+    has.has_Float8_e4m3fn = has.has_Float8_e4m3fnuz = has.has_Float8_e8m0fnu = 1;
+    has.has_Float8_e5m2 = has.has_Float8_e5m2fnuz = 1;
     return capability;
   }
 #endif
