@@ -8,8 +8,8 @@ Its modules:
 - tuning from a program: `tunable`, `tuning`, `background`
 - steps that are captured and replayed: `graphed`, `recorded`
 - other libraries: `libraries`, `vision`, `notices`
-- parts of torch that need more than operators: `compilation`, `data_parallel`, `distributed`,
-  `exchange`, `parameters`, `printing`, `sharing`
+- parts of torch that need more than operators: `amp`, `compilation`, `data_parallel`,
+  `distributed`, `exchange`, `parameters`, `printing`, `sharing`
 - the self-test: `selftest`
 """
 
