@@ -10,13 +10,12 @@ from random import Random
 
 from benchmarks.tasks import conv, gemm
 from benchmarks.tasks.draw import distinct
-from oclgen.families import preferred, suitable_configs
 from oclgen.limits import Limits
 from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of
-from tuned_db.choosing.chooser import GUESSES as OFFERED
 from tuned_db.choosing.nearest import distance, kind_of
+from tuned_db.choosing.option import guesses
 
 DTYPES = ("fp32", "fp32", "fp32", "bf16", "bf16", "fp16", "tf32")
 """Dtypes, as often as they are drawn; on devices without matrix units fp32 alone."""
@@ -107,12 +106,7 @@ def offered(problem: Problem, limits: Limits) -> list[Variant]:
         problem: what is to be computed.
         limits: of the device.
     """
-    return [
-        variant
-        for family in preferred(problem, limits)
-        for config in islice(suitable_configs(family, problem, limits), OFFERED[limits.kind])
-        if (variant := Variant(family.NAME, config)).why_not(problem, limits) is None
-    ]
+    return [one for one in guesses(problem, limits) if one.why_not(problem, limits) is None]
 
 
 def _crossed(

@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from threading import Lock
 
-from oclgen.families import TRANSFORMING, default_of, preferred, suitable_configs
+from oclgen.families import TRANSFORMING, default_of, preferred
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
 from oclgen.problem import Problem
@@ -22,7 +22,7 @@ from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.evidence import Evidence, Winners
 from tuned_db.choosing.nearest import ALIKE, NEAR
-from tuned_db.choosing.option import TRUST, Option
+from tuned_db.choosing.option import TRUST, Option, guesses
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
 from tuned_db.choosing.remembered_choices import RememberedChoices
@@ -33,10 +33,9 @@ from tuned_db.records.shipped import shipped_records
 
 MOST_CHOICES = 8192
 """Bound of choices that are remembered: beyond it, all are forgotten."""
-GUESSES = {"cpu": 6, "gpu": 5, "other": 5}
 NEIGHBOURS = {"cpu": 8, "gpu": 4, "other": 4}
-"""Variants that the model ranks: guesses per family, records per origin. On a GPU records give
-their tiles alone, and families write guesses for the problem itself."""
+"""Records per origin whose variants the model ranks. On a GPU records give their tiles alone, and
+families write guesses for the problem itself."""
 GUESSED, UNRELATED = 1e3, 1e6
 """Added to the cost of guesses, and of records of unrelated devices, if there is no model. Records
 of related devices cost the distance of their problem, and so come first."""
@@ -155,9 +154,9 @@ class Chooser:
         """
         self.refresh()
         known = [one for one in self.candidates(problem) if one.rung != "default"]
-        guesses = (one.variant for one in known if one.rung == "guess")
+        first = (one.variant for one in known if one.rung == "guess")
         records = dict.fromkeys(one.variant for one in known if one.rung != "guess")
-        return [*islice(guesses, 1), *islice(records, count)]
+        return [*islice(first, 1), *islice(records, count)]
 
     def reject(self, choice: Choice) -> Choice:
         """Return the next best variant, after `choice` failed to build or to run here.
@@ -293,12 +292,9 @@ class Chooser:
         kin = self._known.kin.nearest(problem, count)
         others = [Option(UNRELATED + far, "shipped", one.variant, one, last) for far, one in kin]
         winners = [option.variant.family for option in others]
-        for family in preferred(problem, self.limits):
-            wins = winners.index(family.NAME) if family.NAME in winners else len(winners)
-            configs = suitable_configs(family, problem, self.limits)
-            for config in islice(configs, GUESSES[self.limits.kind]):
-                variant = Variant(family.NAME, config)
-                found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None, last))
+        for variant in guesses(problem, self.limits):
+            wins = winners.index(variant.family) if variant.family in winners else len(winners)
+            found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None, last))
         for option in others:
             found.setdefault(option.variant, option)
         times = predict(problem, list(found), self.limits)

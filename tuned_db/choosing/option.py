@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
+from oclgen.families import preferred, suitable_configs
+from oclgen.limits import Limits
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
@@ -30,6 +34,21 @@ TRUST = {"cpu": Trust(1.5, 1.25, 1.1), "gpu": GPUS, "other": GPUS}
 fast as the model's choice where they were predicted to take up to 1.1 times as long, and 0.92 times
 where they were predicted to take 1.1 to 1.25 times as long. An H100 ran the tuned networks by an
 H200's records with the bounds for GPUs."""
+
+GUESSES = {"cpu": 6, "gpu": 5, "other": 5}
+"""Guesses of a family that are ranked, by the kind of device."""
+
+
+def guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
+    """Yield the guesses of all families that are ranked, those of preferred families first.
+
+    Args:
+        problem: what is to be computed.
+        limits: of the device.
+    """
+    for family in preferred(problem, limits):
+        for config in islice(suitable_configs(family, problem, limits), GUESSES[limits.kind]):
+            yield Variant(family.NAME, config)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

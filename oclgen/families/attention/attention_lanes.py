@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Range, Tile, Vector
@@ -27,7 +28,6 @@ KERNELS = {
     "bwd_kv": "attention_lanes_grad_kv",
     "bwd": "attention_lanes_grad",
 }
-FLOAT_BYTES = 4
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)

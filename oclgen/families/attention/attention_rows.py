@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Range, Vector
@@ -19,7 +20,6 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "attention_rows"
 KERNELS = {"fwd": NAME, "bwd": "attention_rows_grad"}
-FLOAT_BYTES = 4
 DTYPES = ("fp32", "bf16")
 """fp16 stays with `attention_register`: one of several runs of both on PoCL 3.1 did not end, and in
 which of them is not known."""

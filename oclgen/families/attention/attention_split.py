@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Range
@@ -21,7 +22,6 @@ NAME = "attention_split"
 JOIN = "attention_split_join"
 CHUNK_BYTES = 16
 """What a work-item reads at once."""
-FLOAT_BYTES = 4
 JOINING = 64
 """Work-items that join a row."""
 MOST_ROWS = 16

@@ -20,8 +20,7 @@ from oclgen.variant import Variant
 from tests.tuned_db.shelves import Shelf, chooser, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE, config, record, timed, variant
 from tuned_db import Chooser, NoVariantError, Record, open_store, read_records, write_records
-from tuned_db.choosing.chooser import GUESSES
-from tuned_db.choosing.option import TRUST
+from tuned_db.choosing.option import GUESSES, TRUST
 
 pytestmark = pytest.mark.usefixtures("shipped", "alike")
 
@@ -152,7 +151,7 @@ def test_an_unrelated_devices_record_serves_where_the_model_expects_most_of_it(
     shipped[:] = [with_item_m(3, device=COUSIN)]
     assert chooser().choose(SQUARE).rung == "guess"
     expect(monkeypatch, {"gemm_register": 1.0})
-    monkeypatch.setattr("tuned_db.choosing.chooser.GUESSES", dict.fromkeys(GUESSES, 0))
+    monkeypatch.setattr("tuned_db.choosing.option.GUESSES", dict.fromkeys(GUESSES, 0))
     choice = chooser().choose(SQUARE)
     assert (choice.rung, choice.variant.config.item_m) == ("shipped", 3)
 
