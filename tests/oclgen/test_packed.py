@@ -50,6 +50,9 @@ MMAS = (
     (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
     (PackedProblem(2, 24, 768), packed_mma.Config(1, 2, 256, 2, 2, 2)),
     (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 512, 1, 3, 1)),
+    (PackedProblem(1, 37, 768, "bf16"), packed_mma.Config(1, 2, 256, 2, 2, 1)),
+    (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1)),
+    (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
 )
 
 

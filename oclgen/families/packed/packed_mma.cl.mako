@@ -19,9 +19,6 @@ unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
 local_bytes         bytes of local memory
 elem_bytes          bytes of an element of x; 4: it is multiplied in three pieces
-folded              the three pieces are three columns of one block, not three blocks
-magic               bits of a number whose last ones count in ones: 128 as bf16 or 1024 as fp16
-one                 bits of 1 in the same type
 </%doc>
 <%!
     from oclgen.families.packed.packed_mma_text import pair
@@ -30,20 +27,22 @@ one                 bits of 1 in the same type
 <%
     form, stripe, lanes, width = tile.format, tile.stripes.text, tile.lanes, tile.width
     has_scales, has_numbers = form.group is not None, form.group != 0
-    entries, every, sums = text.entries, text.every, text.sums
-    parts, steps, pieces, per_block = text.parts, text.steps, text.pieces, text.per_block
+    entries, every, pieces, magic = text.entries, text.every, text.pieces, text.magic
+    parts, places, per_block, groups = text.parts, text.x_places, text.per_block, tile.groups
+    steps, rows_of_block, group_steps = len(places), text.rows_of_block, text.steps_of_group
     stage_bytes, rows_at_once = text.stage_bytes, text.rows_at_once
     raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
 %>\
 ${preamble}
 ${units}
-% if tile.stripes.word == 4:
 #define WORD(p) (*(__local const uint *)(p))
+% if tile.stripes.word == 4:
+#define ANY_WORD(p) WORD(p)
 % else:
-#define WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
+#define ANY_WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
 % endif
 #define WORDS_T uint
-#define BYTES(p) WORD((p) + 4 * part)
+#define BYTES(p) ANY_WORD((p) + 4 * part)
 % if has_numbers:
 
 /* what the weights from place `at` of the block at p are multiplied by, and what is added */
@@ -58,18 +57,19 @@ float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 
 /* four quants of four packed bytes: the pairs of the even and of the odd ones */
 % if stripe.run:
-uint2 quants(const uint bytes, const int high${", const uint upper" if stripe.upper else ""})
+uint2 quants(const uint bytes, const int high${", const uint upper, const uint shift" if stripe.upper else ""})
 {
+    uint even = masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)});
+    uint odd = masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)});
 % if stripe.upper:
-    const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}) | (upper & 0x00030003u) << 4u,
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}) | (upper >> 8 & 0x00030003u) << 4u);
-% else:
-    const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}),
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}));
+    even = masked(upper << 4 >> shift, 0x00300030u, even);
+    odd = masked(upper >> (4 + shift), 0x00300030u, odd);
 % endif
-    return (uint2)(difference(bits.x, ${pair(magic | stripe.offset)}), difference(bits.y, ${pair(magic | stripe.offset)}));
+% if text.is_exact:
+    even = difference(even, ${pair(magic | stripe.offset)});
+    odd = difference(odd, ${pair(magic | stripe.offset)});
+% endif
+    return (uint2)(even, odd);
 }
 % else:
 uint2 quants(const uint bytes)
@@ -82,19 +82,12 @@ uint2 quants(const uint bytes)
 }
 % endif
 
-/* the pieces of four neighbours of x that this lane multiplies, as the pairs of the even and of the odd */
-void split(const ${raw} value, const int line, uint (*pairs)[2])
+/* the pieces of four neighbours of x, as the pairs of the even and of the odd */
+void split(const ${raw} value, uint (*pairs)[2])
 {
 % if elem_bytes == 2:
     pairs[0][0] = low_halves(value.x, value.y);
     pairs[0][1] = high_halves(value.x, value.y);
-% elif folded:
-    const uint first = line % 3 > 0 ? 0xffff0000u : 0u, second = line % 3 > 1 ? 0xffff0000u : 0u;
-    float4 rest = value - as_float4(as_uint4(value) & first);
-    rest -= as_float4(as_uint4(rest) & second);
-    const uint4 bits = as_uint4(rest);
-    pairs[0][0] = high_halves(bits.x, bits.z);
-    pairs[0][1] = high_halves(bits.y, bits.w);
 % else:
     float4 rest = value;
 #pragma unroll
@@ -127,10 +120,18 @@ void packed_mma(
 % endif
     // where this lane reads x, and its first copy of a tile
     const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${4 * elem_bytes} == 0;
+% if groups > 1:
+    // the group of weights that this lane's x belongs to, and those of its two columns of sums
+    const int own = line / ${rows_of_block};
+    const int groups[2] = {min(2 * part / ${rows_of_block}, ${groups - 1}), min((2 * part + 1) / ${rows_of_block}, ${groups - 1})};
+% endif
 % for c in range(blocks_m):
-<% row = "line / 3" if folded else f"line{plus(8 * c)}" %>\
-    const int ends_${c} = m0 + ${row} < m${" && line < 6" if folded else ""} ? k : 0;
-    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part;
+<%
+    row = f"line % {rows_of_block}" if groups > 1 else f"line{plus(8 * c)}"
+    skipped = f" + own * {tile.shared}" if groups > 1 else ""
+%>\
+    const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? k${skipped.replace("+", "-")} : 0;
+    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part${skipped};
 % endfor
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
     __global const uchar *from = w + offset_w + (n0 + copied) * (long)row_bytes + byte_0;
@@ -200,7 +201,7 @@ ${fetch(f"at_k + {tile_k * warps}", " " * 8)}\
 #pragma unroll
             for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], line, pairs[c][s]);
+                for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], pairs[c][s]);
             at_k += ${tile.part};
 % if parts > 1:
             if (p == ${parts - 1}) at_k += ${tile_k * (warps - 1)};
@@ -231,27 +232,27 @@ ${multiply()}\
         if (m0 + i < m && n0 + j < n) {
             float sum = 0.0f;
             for (int other = 0; other < ${warps}; ++other) {
-% if folded:
-                for (int piece = 2; piece >= 0; --piece) sum += sums[(other * ${tile_m} + 3 * i + piece) * ${tile_n + pad} + j];
+% if groups > 1:
+                for (int group = 0; group < ${groups}; ++group) sum += sums[(other * ${tile_m} + group * ${rows_of_block} + i) * ${tile_n + pad} + j];
 % else:
                 sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
 % endif
             }
-            STORE1(sum${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
+            STORE1(sum${text.unit}${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
         }
     }
 }
 <%def name="load_x(at, to)">\
 ${to}if (aligned) {
 % for c in range(blocks_m):
-% for s in range(steps):
-${to}    LOAD_X(next_x[${c}][${s}], x_${c} + ${at}${plus(16 * s)}, ${at}${plus(16 * s)} + 4 * part < ends_${c});
+% for s, place in enumerate(places):
+${to}    LOAD_X(next_x[${c}][${s}], x_${c} + ${at}${plus(place)}, ${at}${plus(place)} + 4 * part < ends_${c});
 % endfor
 % endfor
 ${to}} else {
 % for c in range(blocks_m):
-% for s in range(steps):
-${to}    next_x[${c}][${s}] = ${at}${plus(16 * s)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(16 * s)})) : (${raw})(0);
+% for s, place in enumerate(places):
+${to}    next_x[${c}][${s}] = ${at}${plus(place)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(place)})) : (${raw})(0);
 % endfor
 % endfor
 ${to}}
@@ -283,41 +284,54 @@ ${to}}
 ${to}COPY_COMMIT();
 </%def>\
 <%def name="multiply()">\
-% if text.has_zeros:
-            // sums of x, of which every row of the block has the same
-            float ones[${len(sums)}][${blocks_m}][4];
-#pragma unroll
-            for (int c = 0; c < ${blocks_m}; ++c) {
-% for g, members in enumerate(sums):
-                {
-                    float sum[${text.chains}][4];
-                    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
-% for place, s in enumerate(members):
-% for piece in reversed(range(pieces)):
-                    MMA(sum[${text.chain(place, piece)}], (uint4)(${pair(one)}), pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
-% endfor
-% endfor
-                    for (int e = 0; e < 4; ++e) ones[${g}][c][e] = ${text.added("sum[{}][e]")};
-                }
-% endfor
-            }
-% endif
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
             const int skew_of = (n0 + line) * row_bytes + (round * ${warps} + warp) * ${tile.bytes};
 % endif
-% for g, members in enumerate(sums):
+% for i, span in enumerate(text.spans):
             {
+% if text.has_ones:
+                // sums of x, the same in every row of a block
+                float ones[${blocks_m}][4];
+#pragma unroll
+                for (int c = 0; c < ${blocks_m}; ++c) {
+                    float sum[${text.chains}][4];
+                    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
+% for j in range(group_steps):
+% for piece in reversed(range(pieces)):
+                    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), pairs[c][${i * group_steps + j}][${piece}][0], pairs[c][${i * group_steps + j}][${piece}][1]);
+% endfor
+% endfor
+                    for (int e = 0; e < 4; ++e) ones[c][e] = ${text.added("sum[{}][e]")};
+                }
+% endif
                 float sum[${blocks_n}][${blocks_m}][${text.chains}][4];
 #pragma unroll
                 for (int r = 0; r < ${blocks_n}; ++r)
                     for (int c = 0; c < ${blocks_m}; ++c)
-                        for (int e = 0; e < 4; ++e) ${text.zero("sum[r][c][{}][e]")}
-% for place, s in enumerate(members):
+                        for (int e = 0; e < 4; ++e) {
+                            ${text.zero("sum[r][c][{}][e]")}
+% if text.excess:
+                            sum[r][c][0][e] = ones[c][e] * -${text.excess}.0f;
+% endif
+                        }
+% for place, (step, group) in enumerate(span):
 <%
-    step = tile.parts[0][s]
     skip = plus(step.block * form.block_bytes)
+    at = i * group_steps + place % group_steps
+    x = f"pairs[c][{at}]"
 %>\
+% if groups > 1:
+                uint mine_${place}[${blocks_m}][${pieces}][2];
+#pragma unroll
+                for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                    for (int piece = 0; piece < ${pieces}; ++piece) {
+                        mine_${place}[c][piece][0] = own == ${group} ? ${x}[piece][0] : 0u;
+                        mine_${place}[c][piece][1] = own == ${group} ? ${x}[piece][1] : 0u;
+                    }
+<% x = f"mine_{place}[c]" %>\
+% endif
 #pragma unroll
                 for (int r = 0; r < ${blocks_n}; ++r) {
                     const int o = ${text.quants_at(step)}, at = ${text.weights_at(step)};
@@ -325,47 +339,65 @@ ${to}COPY_COMMIT();
 #pragma unroll
                     for (int row = 0; row < 2; ++row) {
                         __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
+                        const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + 4 * part)"};
 % if stripe.upper:
                         ${stripe.extra}
-                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o), ${step.half}, h >> (uint)(${stripe.upper}));
+                        of[row] = quants(bytes, ${step.half}, h, ${stripe.upper});
 % else:
-                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o)${f", {step.half}" if stripe.run else ""});
+                        of[row] = quants(bytes${f", {step.half}" if stripe.run else ""});
 % endif
                     }
                     const uint4 block = (uint4)(of[0].x, of[1].x, of[0].y, of[1].y);
 #pragma unroll
                     for (int c = 0; c < ${blocks_m}; ++c) {
 % for piece in reversed(range(pieces)):
-                        MMA(sum[r][c][${text.chain(place, piece)}], block, pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
+                        MMA(sum[r][c][${text.chain(place, piece)}], block, ${x}[${piece}][0], ${x}[${piece}][1]);
 % endfor
                     }
                 }
 % endfor
 <%
-    step = tile.parts[0][members[0]]
-    skip = plus(step.block * form.block_bytes)
-    place = f"(p * {tile.part}{plus(tile.place(step))}) / {every}" if entries else ""
+    step = span[0][0]
+    block_skip = plus(step.block * form.block_bytes)
+    columns = range(2 if groups > 1 else 1)
+    place = f"p * {tile.part}{plus(tile.place(step))}"
+    def of_group(column, each):
+        return f" + groups[{column}] * {each}" if groups > 1 else ""
 %>\
 #pragma unroll
                 for (int r = 0; r < ${blocks_n}; ++r)
 #pragma unroll
                     for (int h = 0; h < 2; ++h) {
 % if entries:
-                        const float2 its = ready[${place} * ${tile_n} + r * 16 + h * 8 + line];
+                        const float2 its[${len(columns)}] = {
+% for j in columns:
+                            ready[(${place}${of_group(j, tile.shared)}) / ${every} * ${tile_n} + r * 16 + h * 8 + line],
+% endfor
+                        };
 % elif has_numbers:
-                        const float2 its = numbers(first + (r * 16 + h * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""}, ${text.weights_at(step)}, 0);
+                        __local const uchar *block = first + (r * 16 + h * 8) * ${tile.stride}${block_skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
+                        const float2 its[${len(columns)}] = {
+% for j in columns:
+% if tile.shared == form.block:
+                            numbers(block${of_group(j, form.block_bytes)}, 0, 0),
+% else:
+                            numbers(block, ${text.weights_at(step)}${of_group(j, tile.shared)}, 0),
+% endif
+% endfor
+                        };
 % endif
 #pragma unroll
                         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
                             for (int e = 2 * h; e < 2 * h + 2; ++e) {
 % if has_numbers:
-                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")}) * its.x + acc[r][c][e];
+                                const float2 number = its[${"e % 2" if groups > 1 else "0"}];
+                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")}) * number.x + acc[r][c][e];
 % else:
                                 acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
 % endif
 % if text.has_zeros:
-                                acc[r][c][e] = ${text.minus}its.y * ones[${g}][c][e] + acc[r][c][e];
+                                acc[r][c][e] = ${text.minus}number.y * ones[c][e] + acc[r][c][e];
 % endif
                             }
                     }

@@ -73,9 +73,9 @@ class Config(BaseConfig):
     def registers(self, problem: PackedProblem) -> int:
         """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
         cut = tile(problem, self.tile_k)
-        x = cut.part // STEP * (8 if problem.dtype == "fp32" else 4)
+        x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
-        chains = 3 if problem.dtype == "fp32" and not is_folded(problem) else 2
+        chains = 3 if problem.dtype == "fp32" else 2
         return self.blocks_m * (4 * (1 + chains) * self.blocks_n + x) + fetched
 
     def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
@@ -121,7 +121,7 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
         tiles = ((2, 128), (1, 256), (1, 128))
-    elif problem.dtype == "fp32" and not is_folded(problem):
+    elif problem.dtype == "fp32":
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
@@ -132,15 +132,17 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     ]
 
 
-def is_folded(problem: PackedProblem) -> bool:
-    """Say whether three pieces of each row of x are rows of one block."""
-    return problem.dtype == "fp32" and 3 * problem.m <= ROWS and "m" not in problem.free
+def rows_of_block(problem: PackedProblem) -> int:
+    """Return the rows of x in the columns of an instruction: so few that groups share them."""
+    few = problem.m <= ROWS // 2 and "m" not in problem.free
+    return problem.m if few else ROWS
 
 
 @lru_cache(maxsize=256)
 def tile(problem: PackedProblem, tile_k: int) -> Tile:
     """Return how the weights of a problem lie in local memory."""
-    return Tile(problem.packing, tile_k, problem.packing.row_bytes(problem.k))
+    row_bytes = problem.packing.row_bytes(problem.k)
+    return Tile(problem.packing, tile_k, row_bytes, rows_of_block(problem))
 
 
 def units(problem: PackedProblem, config: Config) -> str:
@@ -164,7 +166,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             units=units(problem, config),
-            text=Text(cut, config.tile_m, config.tile_n, elem_bytes, is_folded(problem)),
+            text=Text(cut, config.tile_m, config.tile_n, problem.dtype),
             tile=cut,
             work_items=config.work_items,
             tile_m=config.tile_m,
@@ -172,9 +174,6 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             pad=PAD,
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,
-            folded=is_folded(problem),
-            magic=0x6400 if problem.dtype == "fp16" else 0x4300,
-            one=0x3C00 if problem.dtype == "fp16" else 0x3F80,
         )
 
     groups = ceil_div(problem.n, config.tile_n)
