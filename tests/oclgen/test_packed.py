@@ -46,12 +46,12 @@ LANES = (
 )
 FOUR_BITS = [form for form in FORMATS if packed_lanes.serves(replace(TOKEN, format=form))]
 MMAS = (
-    (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1)),
+    (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1, groups=1)),
     (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
     (PackedProblem(2, 24, 768), packed_mma.Config(1, 2, 256, 2, 2, 2)),
-    (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 512, 1, 3, 1)),
+    (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 256, 3, 3, 1, groups=1)),
     (PackedProblem(1, 37, 768, "bf16"), packed_mma.Config(1, 2, 256, 2, 2, 1)),
-    (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1)),
+    (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1, groups=1)),
     (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
 )
 

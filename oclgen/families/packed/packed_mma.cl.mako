@@ -2,9 +2,11 @@
 y = x w^T for few rows of x on matrix units: weights are unpacked to pairs of 16 bits, which are
 exact, and their numbers multiply sums of products.
 
-A work-group computes tile_n outputs for tile_m rows of x. Its warps share k: each copies tiles of
-its own, tile_k weights of tile_n rows as they are packed, `stages` at a time, and waits for none of
-the others until all add up in local memory. Of 16 x 16 weights a lane has four of row lane / 4
+A work-group computes tile_n outputs after the other for tile_m rows of x: every `groups`-th of
+them, or one. Its warps share k: each copies tiles of its own, tile_k weights of tile_n rows as they
+are packed, `stages` at a time, and waits for none of the others until all add up in local memory.
+Where a warp has one tile of each row, its x stays in registers. A block of sums has further groups
+of weights in the columns that x leaves: see `packed_mma_tiles.Tile.groups`. Of 16 x 16 weights a lane has four of row lane / 4
 and four of the row 8 below: those of four neighbouring bytes. The instruction's order of k is
 theirs, so x is read where it lies, four neighbours by each lane. What lies past an edge is zero.
 
@@ -15,6 +17,8 @@ blocks_m, blocks_n  blocks of 8 rows of x and of 16 rows of w in a work-group: t
 tile_k              weights of a row in a tile
 warps, work_items   warps of a work-group, and their work-items
 stages              tiles of a warp in local memory
+rounds              tiles of a row that a warp multiplies
+k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
 local_bytes         bytes of local memory
@@ -30,6 +34,7 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
     entries, every, pieces, magic = text.entries, text.every, text.pieces, text.magic
     parts, places, per_block, groups = text.parts, text.x_places, text.per_block, tile.groups
     steps, rows_of_block, group_steps = len(places), text.rows_of_block, text.steps_of_group
+    is_kept = rounds == 1
     stage_bytes, rows_at_once = text.stage_bytes, text.rows_at_once
     raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
 %>\
@@ -108,12 +113,12 @@ void packed_mma(
     __global const elem_t *restrict scales, const long offset_scales,
 % endif
     __global elem_t *restrict y, const long offset_y, const int ld_y,
-    const int m, const int n, const int row_bytes, const int k)
+    const int m, const int n)
 {
     __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     const int id = (int)get_local_id(0);
     const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
-    const int n0 = (int)get_group_id(0) * ${tile_n}, m0 = (int)get_group_id(1) * ${text.rows};
+    const int m0 = (int)get_group_id(1) * ${text.rows}, further = (int)get_num_groups(0) * ${tile_n};
     UNIT_MEMORY
 % if has_scales:
     scales += offset_scales;
@@ -130,163 +135,193 @@ void packed_mma(
     row = f"line % {rows_of_block}" if groups > 1 else f"line{plus(8 * c)}"
     skipped = f" + own * {tile.shared}" if groups > 1 else ""
 %>\
-    const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? k${skipped.replace("+", "-")} : 0;
+    const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? ${k}${skipped.replace("+", "-")} : 0;
     __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part${skipped};
 % endfor
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
-    __global const uchar *from = w + offset_w + (n0 + copied) * (long)row_bytes + byte_0;
+    __global const uchar *from = w + offset_w + copied * ${row_bytes}L + byte_0;
     const int mine = warp * ${stages * stage_bytes};
     const int to = mine + copied * ${tile.stride} + byte_0;
 % if entries:
     __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * stage_bytes}) + warp * ${entries};
 % endif
 
-    float acc[${blocks_n}][${blocks_m}][4];
-#pragma unroll
-    for (int r = 0; r < ${blocks_n}; ++r)
-#pragma unroll
-        for (int c = 0; c < ${blocks_m}; ++c)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
-
-    const int rounds = (k + ${tile_k * warps - 1}) / ${tile_k * warps};
+    // what is copied next
+    int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
 #pragma unroll 1
-    for (int round = 0; round < ${stages - 1}; ++round) {
-${copy("round", "round", " " * 8)}\
+    for (int stage = 0; stage < ${stages - 1}; ++stage) {
+${copy("stage", " " * 8)}\
     }
-    int at_k = warp * ${tile_k};
-    ${raw} next_x[${blocks_m}][${steps}];
-${load_x("at_k", " " * 4)}\
-% if form.group:
-    float2 fetched[${-(-entries // 32)}];
-${fetch("at_k", " " * 4)}\
-% endif
-    int slot = 0;
-#pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
-        COPY_WAIT(${stages - 2});
-        WARP_SYNC();
-        {
-            const int next = slot == 0 ? ${stages - 1} : slot - 1;
-${copy("next", f"(round + {stages - 1})", " " * 12)}\
-        }
-        __local const uchar *tile = tiles + mine + slot * ${stage_bytes};
-        slot = slot == ${stages - 1} ? 0 : slot + 1;
-% if entries:
-% if form.group:
+% if is_kept:
+    uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
+    {
+        ${raw} raw[${parts}][${blocks_m}][${steps}];
+% for p in range(parts):
+${load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 8)}\
+% endfor
 #pragma unroll
-        for (int i = 0; i < ${-(-entries // 32)}; ++i) {
-            ${f"if (lane + 32 * i < {entries}) " if entries % 32 else ""}ready[lane + 32 * i] = fetched[i];
-        }
-% else:
-        for (int i = 0; i < ${entries // 128}; ++i) {
-            const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
-            __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
-% for line in stripe.quads.replace("__global", "__local").splitlines():
-            ${line}
-% endfor
-% for j in range(4):
-            ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, z.s${j});
-% endfor
-        }
-% endif
-        WARP_SYNC();
-% if form.group:
-${fetch(f"at_k + {tile_k * warps}", " " * 8)}\
-% endif
-% endif
-#pragma unroll ${unroll}
-        for (int p = 0; p < ${parts}; ++p) {
-            uint pairs[${blocks_m}][${steps}][${pieces}][2];
+        for (int p = 0; p < ${parts}; ++p)
 #pragma unroll
             for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], pairs[c][s]);
-            at_k += ${tile.part};
-% if parts > 1:
-            if (p == ${parts - 1}) at_k += ${tile_k * (warps - 1)};
-% else:
-            at_k += ${tile_k * (warps - 1)};
-% endif
-${load_x("at_k", " " * 12)}\
-${multiply()}\
-        }
+                for (int s = 0; s < ${steps}; ++s) split(raw[p][c][s], kept[p][c][s]);
     }
-
-    COPY_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __local float *sums = (__local float *)tiles;
-#pragma unroll
-    for (int r = 0; r < ${blocks_n}; ++r)
-#pragma unroll
-        for (int c = 0; c < ${blocks_m}; ++c)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
-                sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
-            }
-    barrier(CLK_LOCAL_MEM_FENCE);
+% else:
+    int at_k = warp * ${tile_k};
+    ${raw} next_x[${blocks_m}][${steps}];
+${load_x("next_x", "at_k", " " * 4)}\
+% endif
+% if form.group:
+    float2 fetched[${-(-entries // 32)}];
+${fetch(f"(int)get_group_id(0) * {tile_n}", f"warp * {tile_k}", " " * 4)}\
+% endif
+    int slot = 0, turn = 0;
 #pragma unroll 1
-    for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
-        const int i = at / ${tile_n}, j = at % ${tile_n};
-        if (m0 + i < m && n0 + j < n) {
-            float sum = 0.0f;
-            for (int other = 0; other < ${warps}; ++other) {
-% if groups > 1:
-                for (int group = 0; group < ${groups}; ++group) sum += sums[(other * ${tile_m} + group * ${rows_of_block} + i) * ${tile_n + pad} + j];
-% else:
-                sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
-% endif
+    for (int n0 = (int)get_group_id(0) * ${tile_n}; n0 < n; n0 += further) {
+        float acc[${blocks_n}][${blocks_m}][4];
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+            for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
+
+#pragma unroll 1
+        for (int round = 0; round < ${rounds}; ++round) {
+            COPY_WAIT(${stages - 2});
+            WARP_SYNC();
+            {
+                const int next = slot == 0 ? ${stages - 1} : slot - 1;
+${copy("next", " " * 16)}\
             }
-            STORE1(sum${text.unit}${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
+            __local const uchar *tile = tiles + mine + slot * ${stage_bytes};
+            slot = slot == ${stages - 1} ? 0 : slot + 1;
+% if form.group or not is_kept:
+            const bool last = round == ${rounds - 1};
+            const int next_k = ${f"last ? warp * {tile_k} : (round + 1) * {tile_k * warps} + warp * {tile_k}" if rounds > 1 else f"warp * {tile_k}"};
+% endif
+% if entries:
+% if form.group:
+#pragma unroll
+            for (int i = 0; i < ${-(-entries // 32)}; ++i) {
+                ${f"if (lane + 32 * i < {entries}) " if entries % 32 else ""}ready[lane + 32 * i] = fetched[i];
+            }
+% else:
+            for (int i = 0; i < ${entries // 128}; ++i) {
+                const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
+                __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
+% for line in stripe.quads.replace("__global", "__local").splitlines():
+                ${line}
+% endfor
+% for j in range(4):
+                ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, z.s${j});
+% endfor
+            }
+% endif
+            WARP_SYNC();
+% if form.group:
+${fetch("(last ? n0 + further : n0)", "next_k", " " * 12)}\
+% endif
+% endif
+#pragma unroll ${parts if is_kept else unroll}
+            for (int p = 0; p < ${parts}; ++p) {
+% if not is_kept:
+                uint pairs[${blocks_m}][${steps}][${pieces}][2];
+#pragma unroll
+                for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                    for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], pairs[c][s]);
+                at_k = p == ${parts - 1} ? next_k : at_k + ${tile.part};
+${load_x("next_x", "at_k", " " * 16)}\
+% endif
+${multiply("kept[p]" if is_kept else "pairs")}\
+            }
+        }
+
+        __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)})${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
+        turn ^= 1;
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+            for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
+                    sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+                }
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
+        for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+            const int i = at / ${tile_n}, j = at % ${tile_n};
+            if (m0 + i < m && n0 + j < n) {
+                float sum = 0.0f;
+#pragma unroll
+                for (int other = 0; other < ${warps}; ++other) {
+% if groups > 1:
+                    for (int group = 0; group < ${groups}; ++group) sum += sums[(other * ${tile_m} + group * ${rows_of_block} + i) * ${tile_n + pad} + j];
+% else:
+                    sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
+% endif
+                }
+                STORE1(sum${text.unit}${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
+            }
         }
     }
+    COPY_WAIT(0);
 }
-<%def name="load_x(at, to)">\
+<%def name="load_x(into, at, to)">\
 ${to}if (aligned) {
 % for c in range(blocks_m):
 % for s, place in enumerate(places):
-${to}    LOAD_X(next_x[${c}][${s}], x_${c} + ${at}${plus(place)}, ${at}${plus(place)} + 4 * part < ends_${c});
+${to}    LOAD_X(${into}[${c}][${s}], x_${c} + ${at}${plus(place)}, ${at}${plus(place)} + 4 * part < ends_${c});
 % endfor
 % endfor
 ${to}} else {
 % for c in range(blocks_m):
 % for s, place in enumerate(places):
-${to}    next_x[${c}][${s}] = ${at}${plus(place)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(place)})) : (${raw})(0);
+${to}    ${into}[${c}][${s}] = ${at}${plus(place)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(place)})) : (${raw})(0);
 % endfor
 % endfor
 ${to}}
 </%def>\
-<%def name="fetch(at, to)">\
+<%def name="fetch(first_n, at, to)">\
 #pragma unroll
 ${to}for (int i = 0; i < ${-(-entries // 32)}; ++i) {
-${to}    const int at = lane + 32 * i, group = min((${at} + at / ${tile_n} * ${every}) / ${form.group}, k / ${form.group} - 1);
-${to}    fetched[i] = numbers(0, 0, scales + ${"2 * " if form.zeros else ""}(group * (long)n + min(n0 + at % ${tile_n}, n - 1)));
+${to}    const int at = lane + 32 * i, group = min((${at} + at / ${tile_n} * ${every}) / ${form.group}, ${k // form.group - 1});
+${to}    fetched[i] = numbers(0, 0, scales + ${"2 * " if form.zeros else ""}(group * (long)n + min(${first_n} + at % ${tile_n}, n - 1)));
 ${to}}
 </%def>\
-<%def name="copy(slot, round, to)">\
-${to}const int begin = (${round} * ${warps} + warp) * ${tile.bytes};
+<%def name="copy(slot, to)">\
+${to}const int begin = ${f"(copy_round * {warps} + warp)" if rounds > 1 else "warp"} * ${tile.bytes};
+${to}__global const uchar *rows = from + copy_n * ${row_bytes}L${"" if tile.is_skewed else " + begin"};
+${to}const local_t place = base + to + ${slot} * ${stage_bytes};
 #pragma unroll
 ${to}for (int i = 0; i < ${tile_n // rows_at_once}; ++i) {
 % if tile.is_skewed:
-${to}    const int at = begin - ((n0 + copied + i * ${rows_at_once}) * row_bytes + begin & ${width - 1});
+${to}    const int at = begin - ((copy_n + copied + i * ${rows_at_once}) * ${row_bytes} + begin & ${width - 1});
+${to}    __global const uchar *row = rows + at + i * ${rows_at_once * row_bytes};
+${to}    const int left = copy_n + copied + i * ${rows_at_once} < n ? ${row_bytes} - at - byte_0 : 0;
 % else:
-${to}    const int at = begin;
+${to}    __global const uchar *row = rows + i * ${rows_at_once * row_bytes};
+${to}    const int left = copy_n + copied + i * ${rows_at_once} < n ? ${row_bytes} - begin - byte_0 : 0;
 % endif
-${to}    __global const uchar *row = from + (i * ${rows_at_once} * (long)row_bytes + at);
-${to}    const local_t place = base + to + ${slot} * ${stage_bytes} + i * ${rows_at_once * tile.stride};
-${to}    const int left = n0 + copied + i * ${rows_at_once} < n ? row_bytes - at : 0;
 #pragma unroll
 ${to}    for (int byte = 0; byte < ${width * tile.copies}; byte += ${width * lanes}) {
-${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + byte, row + byte, byte + byte_0 < left ? ${width} : 0);
+${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + i * ${rows_at_once * tile.stride} + byte, row + byte, byte < left ? ${width} : 0);
 ${to}    }
 ${to}}
 ${to}COPY_COMMIT();
+% if rounds == 1:
+${to}copy_n += further;
+% else:
+${to}copy_round = copy_round == ${rounds - 1} ? 0 : copy_round + 1;
+${to}copy_n += copy_round == 0 ? further : 0;
+% endif
 </%def>\
-<%def name="multiply()">\
+<%def name="multiply(pairs)">\
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
-            const int skew_of = (n0 + line) * row_bytes + (round * ${warps} + warp) * ${tile.bytes};
+            const int skew_of = (n0 + line) * ${row_bytes} + (round * ${warps} + warp) * ${tile.bytes};
 % endif
 % for i, span in enumerate(text.spans):
             {
@@ -299,7 +334,7 @@ ${to}COPY_COMMIT();
                     for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
 % for j in range(group_steps):
 % for piece in reversed(range(pieces)):
-                    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), pairs[c][${i * group_steps + j}][${piece}][0], pairs[c][${i * group_steps + j}][${piece}][1]);
+                    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), ${pairs}[c][${i * group_steps + j}][${piece}][0], ${pairs}[c][${i * group_steps + j}][${piece}][1]);
 % endfor
 % endfor
                     for (int e = 0; e < 4; ++e) ones[c][e] = ${text.added("sum[{}][e]")};
@@ -319,7 +354,7 @@ ${to}COPY_COMMIT();
 <%
     skip = plus(step.block * form.block_bytes)
     at = i * group_steps + place % group_steps
-    x = f"pairs[c][{at}]"
+    x = f"{pairs}[c][{at}]"
 %>\
 % if groups > 1:
                 uint mine_${place}[${blocks_m}][${pieces}][2];
@@ -338,7 +373,7 @@ ${to}COPY_COMMIT();
                     uint2 of[2];
 #pragma unroll
                     for (int row = 0; row < 2; ++row) {
-                        __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
+                        __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
                         const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + 4 * part)"};
 % if stripe.upper:
                         ${stripe.extra}
@@ -375,7 +410,7 @@ ${to}COPY_COMMIT();
 % endfor
                         };
 % elif has_numbers:
-                        __local const uchar *block = first + (r * 16 + h * 8) * ${tile.stride}${block_skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
+                        __local const uchar *block = first + (r * 16 + h * 8) * ${tile.stride}${block_skip}${f" + (skew_of + (r * 16 + h * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
                         const float2 its[${len(columns)}] = {
 % for j in columns:
 % if tile.shared == form.block:

@@ -20,7 +20,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.parameters import Range, Unroll, Warps
-from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div
+from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import DTYPES, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -48,6 +48,7 @@ class Config(BaseConfig):
     warps: Warps
     stages: Annotated[int, Range(2, 8)]
     unroll: Unroll
+    groups: Annotated[int, Range(0, 1 << 16)] = 0
 
     @property
     def tile_m(self) -> int:
@@ -64,16 +65,28 @@ class Config(BaseConfig):
         """Work-items per group."""
         return WARP * self.warps
 
+    def is_repeated(self, problem: PackedProblem) -> bool:
+        """Say whether a work-group computes more outputs than tile_n."""
+        return 0 < self.groups < ceil_div(problem.n, self.tile_n)
+
+    def rounds(self, problem: PackedProblem) -> int:
+        """Return the tiles of a row of w that a warp multiplies."""
+        return ceil_div(problem.k, self.tile_k * self.warps)
+
     def local_bytes(self, problem: PackedProblem) -> int:
-        """Return the bytes of local memory: tiles of each warp, and later its sums."""
+        """Return the bytes of local memory: tiles of each warp, and sums, of two blocks by turns."""
         cut = tile(problem, self.tile_k)
         tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
-        return self.warps * max(tiles, 4 * self.tile_m * (self.tile_n + PAD))
+        sums = 4 * self.tile_m * (self.tile_n + PAD)
+        return self.warps * (tiles + sums * (2 if self.is_repeated(problem) else 1))
 
     def registers(self, problem: PackedProblem) -> int:
         """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
         cut = tile(problem, self.tile_k)
-        x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
+        if self.rounds(problem) == 1:
+            x = self.tile_k // STEP // cut.groups * (6 if problem.dtype == "fp32" else 2)
+        else:
+            x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
         chains = 3 if problem.dtype == "fp32" else 2
         return self.blocks_m * (4 * (1 + chains) * self.blocks_n + x) + fetched
@@ -174,15 +187,20 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             pad=PAD,
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,
+            rounds=config.rounds(problem),
+            is_repeated=config.is_repeated(problem),
+            k=problem.k,
+            row_bytes=cut.row_bytes,
         )
 
-    groups = ceil_div(problem.n, config.tile_n)
+    blocks = ceil_div(problem.n, config.tile_n)
+    groups = config.groups if config.is_repeated(problem) else blocks
     launch = Launch(
         text=text,
         kernel=NAME,
         global_size=(groups * config.work_items, ceil_div(problem.m, config.tile_m), 1),
         local_size=(config.work_items, 1, 1),
-        args=arguments(problem, Scalar(problem.k)),
+        args=arguments(problem),
         local_bytes=config.local_bytes(problem),
     )
     return Plan((launch,))

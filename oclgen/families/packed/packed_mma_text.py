@@ -130,6 +130,10 @@ class Text:
         """Bytes of a warp's tile."""
         return self.tile_n * self.tile.stride
 
+    def sums_bytes(self, warps: int, pad: int) -> int:
+        """Return the bytes of all warps' sums of a block, `pad` floats behind each column."""
+        return 4 * warps * self.tile_m * (self.tile_n + pad)
+
     @property
     def rows_at_once(self) -> int:
         """Rows of w that a warp copies together."""
