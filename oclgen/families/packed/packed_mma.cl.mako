@@ -146,26 +146,12 @@ void packed_mma(
     __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * stage_bytes}) + warp * ${entries};
 % endif
 
-    // what is copied next
-    int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
-#pragma unroll 1
-    for (int stage = 0; stage < ${stages - 1}; ++stage) {
-${copy("stage", " " * 8)}\
-    }
+    // x is asked for first: behind the copies it would wait for them
 % if is_kept:
-    uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
-    {
-        ${raw} raw[${parts}][${blocks_m}][${steps}];
+    ${raw} raw[${parts}][${blocks_m}][${steps}];
 % for p in range(parts):
-${load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 8)}\
+${load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 4)}\
 % endfor
-#pragma unroll
-        for (int p = 0; p < ${parts}; ++p)
-#pragma unroll
-            for (int c = 0; c < ${blocks_m}; ++c)
-#pragma unroll
-                for (int s = 0; s < ${steps}; ++s) split(raw[p][c][s], kept[p][c][s]);
-    }
 % else:
     int at_k = warp * ${tile_k};
     ${raw} next_x[${blocks_m}][${steps}];
@@ -174,6 +160,31 @@ ${load_x("next_x", "at_k", " " * 4)}\
 % if form.group:
     float2 fetched[${-(-entries // 32)}];
 ${fetch(f"(int)get_group_id(0) * {tile_n}", f"warp * {tile_k}", " " * 4)}\
+% endif
+    // what is copied next
+    int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
+#pragma unroll 1
+    for (int stage = 0; stage < ${stages - 1}; ++stage) {
+${copy("stage", " " * 8)}\
+    }
+% if is_kept:
+    uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
+#pragma unroll
+    for (int p = 0; p < ${parts}; ++p)
+#pragma unroll
+        for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+            for (int s = 0; s < ${steps}; ++s) split(raw[p][c][s], kept[p][c][s]);
+% if text.has_ones:
+    // sums of x, the same in every row of a block
+    float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][4];
+#pragma unroll
+    for (int p = 0; p < ${parts}; ++p) {
+% for i in range(len(text.spans)):
+${sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
+% endfor
+    }
+% endif
 % endif
     int slot = 0, turn = 0;
 #pragma unroll 1
@@ -240,6 +251,22 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
 
         __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)})${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
         turn ^= 1;
+% if groups > 1:
+        // sums of all groups, which neighbouring lanes have
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+            for (int e = 0; e < 4; e += ${2 if rows_of_block == 1 else 1}) {
+                float sum = acc[r][0][e]${" + acc[r][0][e + 1]" if rows_of_block == 1 else ""};
+% for mask in (1, 2) if rows_of_block < 4 else (2,):
+                sum += from_lane(sum, ${mask});
+% endfor
+                if (part < ${max(1, rows_of_block // 2)}) {
+                    const int row = warp * ${text.rows} + ${"0" if rows_of_block == 1 else "part * 2 + e % 2"};
+                    sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = sum;
+                }
+            }
+% else:
 #pragma unroll
         for (int r = 0; r < ${blocks_n}; ++r)
 #pragma unroll
@@ -249,6 +276,7 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
                     const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
                     sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
                 }
+% endif
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
         for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
@@ -256,13 +284,7 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
             if (m0 + i < m && n0 + j < n) {
                 float sum = 0.0f;
 #pragma unroll
-                for (int other = 0; other < ${warps}; ++other) {
-% if groups > 1:
-                    for (int group = 0; group < ${groups}; ++group) sum += sums[(other * ${tile_m} + group * ${rows_of_block} + i) * ${tile_n + pad} + j];
-% else:
-                    sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
-% endif
-                }
+                for (int other = 0; other < ${warps}; ++other) sum += sums[(other * ${text.rows} + i) * ${tile_n + pad} + j];
                 STORE1(sum${text.unit}${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
             }
         }
@@ -318,27 +340,30 @@ ${to}copy_round = copy_round == ${rounds - 1} ? 0 : copy_round + 1;
 ${to}copy_n += copy_round == 0 ? further : 0;
 % endif
 </%def>\
+<%def name="sums_of_x(ones, pairs, i, to)">\
+#pragma unroll
+${to}for (int c = 0; c < ${blocks_m}; ++c) {
+${to}    float sum[${text.chains}][4];
+${to}    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
+% for j in range(group_steps):
+% for piece in reversed(range(pieces)):
+${to}    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), ${pairs}[c][${i * group_steps + j}][${piece}][0], ${pairs}[c][${i * group_steps + j}][${piece}][1]);
+% endfor
+% endfor
+${to}    for (int e = 0; e < 4; ++e) ${ones}[c][e] = ${text.added("sum[{}][e]")};
+${to}}
+</%def>\
 <%def name="multiply(pairs)">\
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
             const int skew_of = (n0 + line) * ${row_bytes} + (round * ${warps} + warp) * ${tile.bytes};
 % endif
 % for i, span in enumerate(text.spans):
+<% ones = f"kept_ones[p][{i}]" if is_kept else "ones" %>\
             {
-% if text.has_ones:
-                // sums of x, the same in every row of a block
+% if text.has_ones and not is_kept:
                 float ones[${blocks_m}][4];
-#pragma unroll
-                for (int c = 0; c < ${blocks_m}; ++c) {
-                    float sum[${text.chains}][4];
-                    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
-% for j in range(group_steps):
-% for piece in reversed(range(pieces)):
-                    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), ${pairs}[c][${i * group_steps + j}][${piece}][0], ${pairs}[c][${i * group_steps + j}][${piece}][1]);
-% endfor
-% endfor
-                    for (int e = 0; e < 4; ++e) ones[c][e] = ${text.added("sum[{}][e]")};
-                }
+${sums_of_x("ones", pairs, i, " " * 16)}\
 % endif
                 float sum[${blocks_n}][${blocks_m}][${text.chains}][4];
 #pragma unroll
@@ -347,7 +372,7 @@ ${to}copy_n += copy_round == 0 ? further : 0;
                         for (int e = 0; e < 4; ++e) {
                             ${text.zero("sum[r][c][{}][e]")}
 % if text.excess:
-                            sum[r][c][0][e] = ones[c][e] * -${text.excess}.0f;
+                            sum[r][c][0][e] = ${ones}[c][e] * -${text.excess}.0f;
 % endif
                         }
 % for place, (step, group) in enumerate(span):
@@ -432,7 +457,7 @@ ${to}copy_n += copy_round == 0 ? further : 0;
                                 acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
 % endif
 % if text.has_zeros:
-                                acc[r][c][e] = ${text.minus}number.y * ones[c][e] + acc[r][c][e];
+                                acc[r][c][e] = ${text.minus}number.y * ${ones}[c][e] + acc[r][c][e];
 % endif
                             }
                     }

@@ -77,7 +77,8 @@ class Config(BaseConfig):
         """Return the bytes of local memory: tiles of each warp, and sums, of two blocks by turns."""
         cut = tile(problem, self.tile_k)
         tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
-        sums = 4 * self.tile_m * (self.tile_n + PAD)
+        rows = self.tile_m if cut.groups == 1 else cut.rows
+        sums = 4 * rows * (self.tile_n + PAD)
         return self.warps * (tiles + sums * (2 if self.is_repeated(problem) else 1))
 
     def registers(self, problem: PackedProblem) -> int:
@@ -146,9 +147,10 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 
 
 def rows_of_block(problem: PackedProblem) -> int:
-    """Return the rows of x in the columns of an instruction: so few that groups share them."""
-    few = problem.m <= ROWS // 2 and "m" not in problem.free
-    return problem.m if few else ROWS
+    """Return the rows of x in the columns of an instruction: a power of two, 8 if m may change."""
+    if "m" in problem.free or problem.m > ROWS // 2:
+        return ROWS
+    return 1 << (problem.m - 1).bit_length()
 
 
 @lru_cache(maxsize=256)

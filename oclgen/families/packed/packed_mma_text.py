@@ -131,8 +131,8 @@ class Text:
         return self.tile_n * self.tile.stride
 
     def sums_bytes(self, warps: int, pad: int) -> int:
-        """Return the bytes of all warps' sums of a block, `pad` floats behind each column."""
-        return 4 * warps * self.tile_m * (self.tile_n + pad)
+        """Return the bytes of all warps' sums of a block, `pad` floats behind each row of x."""
+        return 4 * warps * self.rows * (self.tile_n + pad)
 
     @property
     def rows_at_once(self) -> int:

@@ -29,6 +29,14 @@ local_t shared_address(__local const void *pointer)
 #define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
 #define WARP_SYNC() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 
+/* the number of the lane whose index differs in the bits of the mask */
+float from_lane(const float value, const int mask)
+{
+    float d;
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(d) : "f"(value), "r"(mask));
+    return d;
+}
+
 /* four neighbours of x, or zeros; such loads stay where they are written, far before their use */
 #define LOAD_X(value, p, valid) __asm__ volatile( \
 % if elem_bytes == 4:
