@@ -50,13 +50,13 @@ ${units}
 #define BYTES(p) ANY_WORD((p) + 4 * part)
 % if has_numbers:
 
-/* what the weights from place `at` of the block at p are multiplied by, and what is added */
+/* what sums of quants from place `at` of the block at p are multiplied by, and what sums of x are */
 float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 {
 % for line in stripe.numbers.replace("__global", "__local").splitlines():
     ${line}
 % endfor
-    return (float2)(d, ${"z" if text.has_zeros else "0.0f"});
+    return (float2)(d, ${text.zero_of("d", "z")});
 }
 % endif
 
@@ -176,8 +176,8 @@ ${copy("stage", " " * 8)}\
 #pragma unroll
             for (int s = 0; s < ${steps}; ++s) split(raw[p][c][s], kept[p][c][s]);
 % if text.has_ones:
-    // sums of x, the same in every row of a block
-    float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][4];
+    // sums of x, or what sums of quants begin with, the same in every row of a block
+    float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][2];
 #pragma unroll
     for (int p = 0; p < ${parts}; ++p) {
 % for i in range(len(text.spans)):
@@ -225,7 +225,7 @@ ${copy("next", " " * 16)}\
                 ${line}
 % endfor
 % for j in range(4):
-                ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, z.s${j});
+                ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, ${text.zero_of(f"d.s{j}", f"z.s{j}")});
 % endfor
             }
 % endif
@@ -350,7 +350,7 @@ ${to}    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
 ${to}    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), ${pairs}[c][${i * group_steps + j}][${piece}][0], ${pairs}[c][${i * group_steps + j}][${piece}][1]);
 % endfor
 % endfor
-${to}    for (int e = 0; e < 4; ++e) ${ones}[c][e] = ${text.added("sum[{}][e]")};
+${to}    for (int e = 0; e < 2; ++e) ${ones}[c][e] = ${"" if text.has_zeros else f"-{text.excess}.0f * "}(${text.added("sum[{}][e]")});
 ${to}}
 </%def>\
 <%def name="multiply(pairs)">\
@@ -362,7 +362,7 @@ ${to}}
 <% ones = f"kept_ones[p][{i}]" if is_kept else "ones" %>\
             {
 % if text.has_ones and not is_kept:
-                float ones[${blocks_m}][4];
+                float ones[${blocks_m}][2];
 ${sums_of_x("ones", pairs, i, " " * 16)}\
 % endif
                 float sum[${blocks_n}][${blocks_m}][${text.chains}][4];
@@ -371,8 +371,8 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
                     for (int c = 0; c < ${blocks_m}; ++c)
                         for (int e = 0; e < 4; ++e) {
                             ${text.zero("sum[r][c][{}][e]")}
-% if text.excess:
-                            sum[r][c][0][e] = ${ones}[c][e] * -${text.excess}.0f;
+% if text.has_ones and not text.has_zeros:
+                            sum[r][c][0][e] = ${ones}[c][e % 2];
 % endif
                         }
 % for place, (step, group) in enumerate(span):
@@ -457,7 +457,7 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
                                 acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
 % endif
 % if text.has_zeros:
-                                acc[r][c][e] = ${text.minus}number.y * ${ones}[c][e] + acc[r][c][e];
+                                acc[r][c][e] = ${text.minus}number.y * ${ones}[c][e % 2] + acc[r][c][e];
 % endif
                             }
                     }

@@ -99,6 +99,15 @@ class Text:
         """Whether sums of x alone are needed."""
         return self.has_zeros or self.excess > 0
 
+    def zero_of(self, scale: str, zero: str) -> str:
+        """Return what sums of x are multiplied by, from the two numbers of their weights.
+
+        What quants are too large by is part of it; without zeros, sums of quants begin with it.
+        """
+        if not self.has_zeros:
+            return "0.0f"
+        return f"{zero} {'+' if self.minus else '-'} {self.excess}.0f * {scale}" if self.excess else zero
+
     @property
     def x_places(self) -> list[int]:
         """Distances, in a row of x, of the four items that a lane multiplies to those of a part."""
