@@ -15,6 +15,9 @@ TEXT = """
 #define low_halves(a, b) ((a) & 0xffffu | (b) << 16)
 #define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 #define WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define SUMS_BEGIN(id, warps)
+#define SUMS_SENT(lane)
+#define SUMS_AWAIT(parity) barrier(CLK_LOCAL_MEM_FENCE)
 
 void copied_bytes(__local uchar *to, __global const uchar *from, const int valid)
 {{

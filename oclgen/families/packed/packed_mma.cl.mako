@@ -120,6 +120,8 @@ void packed_mma(
     const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
     const int m0 = (int)get_group_id(1) * ${text.rows}, further = (int)get_num_groups(0) * ${tile_n};
     UNIT_MEMORY
+    SUMS_BEGIN(id, ${warps});
+    __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)});
 % if has_scales:
     scales += offset_scales;
 % endif
@@ -186,9 +188,9 @@ ${sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
     }
 % endif
 % endif
-    int slot = 0, turn = 0;
+    int slot = 0, turn = 0, before = -1;
 #pragma unroll 1
-    for (int n0 = (int)get_group_id(0) * ${tile_n}; n0 < n; n0 += further) {
+    for (int n0 = (int)get_group_id(0) * ${tile_n};; n0 += further) {
         float acc[${blocks_n}][${blocks_m}][4];
 #pragma unroll
         for (int r = 0; r < ${blocks_n}; ++r)
@@ -198,7 +200,7 @@ ${sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
                 for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
 
 #pragma unroll 1
-        for (int round = 0; round < ${rounds}; ++round) {
+        for (int round = 0; round < (n0 < n ? ${rounds} : 0); ++round) {
             COPY_WAIT(${stages - 2});
             WARP_SYNC();
             {
@@ -249,8 +251,23 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
             }
         }
 
-        __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)})${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
-        turn ^= 1;
+        // a warp reads a block's sums behind its own share of the next one, and so seldom waits
+        if (before >= 0) {
+            SUMS_AWAIT(turn ^ 1);
+            __local const float *there = sums${f" + (turn ^ 1) * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
+#pragma unroll 1
+            for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+                const int i = at / ${tile_n}, j = at % ${tile_n};
+                if (m0 + i < m && before + j < n) {
+                    float sum = 0.0f;
+#pragma unroll
+                    for (int other = 0; other < ${warps}; ++other) sum += there[(other * ${text.rows} + i) * ${tile_n + pad} + j];
+                    STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+                }
+            }
+        }
+        if (n0 >= n) break;
+        __local float *mine_of = sums${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
 % if groups > 1:
         // sums of all groups, which neighbouring lanes have
 #pragma unroll
@@ -263,7 +280,7 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
 % endfor
                 if (part < ${max(1, rows_of_block // 2)}) {
                     const int row = warp * ${text.rows} + ${"0" if rows_of_block == 1 else "part * 2 + e % 2"};
-                    sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = sum;
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = sum;
                 }
             }
 % else:
@@ -274,20 +291,13 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
-                    sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
                 }
 % endif
-        barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 1
-        for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
-            const int i = at / ${tile_n}, j = at % ${tile_n};
-            if (m0 + i < m && n0 + j < n) {
-                float sum = 0.0f;
-#pragma unroll
-                for (int other = 0; other < ${warps}; ++other) sum += sums[(other * ${text.rows} + i) * ${tile_n + pad} + j];
-                STORE1(sum${text.unit}${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
-            }
-        }
+        WARP_SYNC();
+        SUMS_SENT(lane);
+        before = n0;
+        turn ^= 1;
     }
     COPY_WAIT(0);
 }

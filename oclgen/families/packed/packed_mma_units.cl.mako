@@ -1,6 +1,6 @@
 <%doc>
 What products with packed weights ask of NVIDIA's GPUs, one instruction each: `cp.async`,
-`mma.sync`, and the difference of two pairs.
+`mma.sync`, `mbarrier`, and the difference of two pairs.
 
 MMA(c, a, b0, b1) adds a 16 x 16 block times a 16 x 8 block to the 16 x 8 block c: of it a work-item
 holds two neighbours in row lane / 4 and two in the row 8 below, at column lane % 4 * 2.
@@ -19,7 +19,19 @@ local_t shared_address(__local const void *pointer)
     __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(pointer));
     return address;
 }
-#define UNIT_MEMORY const local_t base = shared_address(tiles);
+#define UNIT_MEMORY __local ulong sums_sent; const local_t base = shared_address(tiles), sent = shared_address(&sums_sent);
+
+/* a barrier in two halves: once each warp's first lane has said that its sums are sent for the n-th
+   time, none waits any longer for that; `parity` is n's last bit, counted from 0 */
+#define SUMS_BEGIN(id, warps) do { \
+    if ((id) == 0) __asm__ volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(sent), "r"(warps) : "memory"); \
+    barrier(CLK_LOCAL_MEM_FENCE); \
+} while (0)
+#define SUMS_SENT(lane) if ((lane) == 0) __asm__ volatile( \
+    "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(sent) : "memory")
+#define SUMS_AWAIT(parity) __asm__ volatile( \
+    "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @!done bra again; }" \
+    :: "r"(sent), "r"(parity) : "memory")
 
 /* copies ${width} bytes, or as many zeros where `valid` is 0 */
 #define COPY_BYTES(to, from, valid) __asm__ volatile( \
