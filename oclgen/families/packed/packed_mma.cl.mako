@@ -188,7 +188,7 @@ ${sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
     }
 % endif
 % endif
-    int slot = 0, turn = 0, before = -1;
+    int slot = 0, turn = 0, before = -1${', shift = 0' if is_repeated else ''};
 #pragma unroll 1
     for (int n0 = (int)get_group_id(0) * ${tile_n};; n0 += further) {
         float acc[${blocks_n}][${blocks_m}][4];
@@ -256,7 +256,7 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
             SUMS_AWAIT(turn ^ 1);
             __local const float *there = sums${f" + (turn ^ 1) * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
 #pragma unroll 1
-            for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+            for (int at = ${f"id < shift ? id - shift + {work_items} : id - shift" if is_repeated else "id"}; at < ${text.rows * tile_n}; at += ${work_items}) {
                 const int i = at / ${tile_n}, j = at % ${tile_n};
                 if (m0 + i < m && before + j < n) {
                     float sum = 0.0f;
@@ -266,6 +266,10 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
                 }
             }
         }
+% if is_repeated and text.rows * tile_n % work_items:
+        // other warps store the next block
+        shift = (shift + ${text.rows * tile_n % work_items}) % ${work_items};
+% endif
         if (n0 >= n) break;
         __local float *mine_of = sums${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
 % if groups > 1:

@@ -9,7 +9,8 @@ It is not the family for many rows, for which weights would be unpacked again an
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, TypeGuard
 
@@ -32,6 +33,10 @@ ROWS, COLUMNS = 8, 16
 """Rows of x and rows of w of one instruction."""
 PAD = 4
 """Floats after each row of sums in local memory, so that a warp meets no bank twice."""
+LONG_ROW = 8192
+"""Weights of a row from which 16 warps share it."""
+MOST_KEPT = 1024
+"""Weights of a tile whose x a work-item may keep."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
 
@@ -74,7 +79,7 @@ class Config(BaseConfig):
         return ceil_div(problem.k, self.tile_k * self.warps)
 
     def local_bytes(self, problem: PackedProblem) -> int:
-        """Return the bytes of local memory: tiles of each warp, and sums, of two blocks by turns."""
+        """Return the bytes of local memory: tiles of each warp, and sums of one or two blocks."""
         cut = tile(problem, self.tile_k)
         tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
         rows = self.tile_m if cut.groups == 1 else cut.rows
@@ -99,6 +104,11 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.tile_k % cut.unit:
             return f"tile_k={self.tile_k} is no multiple of {cut.unit}, whole blocks of weights"
+        if self.groups and not self.is_repeated(problem):
+            blocks = ceil_div(problem.n, self.tile_n)
+            return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"
+        if self.unroll > 1 and self.rounds(problem) == 1:
+            return f"unroll={self.unroll}: a tile whose x is kept is written out as a whole"
         if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
             return f"tile_k={self.tile_k} and groups of {group} do not divide"
         if cut.is_skewed and (problem.k % self.tile_k or problem.n * cut.row_bytes % cut.width):
@@ -128,6 +138,28 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if "mma" not in limits.instructions:
         return []
+    return [*_of_kept_x(problem, limits), *_of_rounds(problem, limits)]
+
+
+def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose warps have one tile of each row, for a group on each compute unit.
+
+    Eight warps with tiles of 512 weights are faster than 16 with 256 (H200, 4 bits), unless tiles
+    are skewed.
+    """
+    if problem.m > ROWS or problem.format == "int8":
+        return
+    blocks = ceil_div(problem.n, COLUMNS)
+    groups = limits.compute_units if blocks > 2 * limits.compute_units else 0
+    order = (4, 8, 16) if problem.packing.block_bytes >= problem.packing.block else (8, 16)
+    for warps in (16, 8) if tile(problem, 256).is_skewed else order:
+        tile_k = max(256, 1 << (ceil_div(problem.k, warps) - 1).bit_length())
+        if tile_k <= MOST_KEPT:
+            yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
+
+
+def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose warps take several tiles of a row, one after the other."""
     blocks_m = min(4, ceil_div(problem.m, ROWS))
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
@@ -139,11 +171,12 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
-    return [
-        Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=2 if tile_k > 64 else 1)
-        for warps in ((8, 4, 2) if few else (4, 2))
-        for blocks_n, tile_k in sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed)
-    ]
+    shared = (16, 8, 4, 2) if problem.k >= LONG_ROW else (8, 4, 2)
+    for warps in shared if few else (4, 2):
+        for blocks_n, tile_k in sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed):
+            one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
+            longer = tile_k > 64 and one.rounds(problem) > 1
+            yield replace(one, unroll=2) if longer else one
 
 
 def rows_of_block(problem: PackedProblem) -> int:

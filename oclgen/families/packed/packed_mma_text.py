@@ -106,7 +106,9 @@ class Text:
         """
         if not self.has_zeros:
             return "0.0f"
-        return f"{zero} {'+' if self.minus else '-'} {self.excess}.0f * {scale}" if self.excess else zero
+        if not self.excess:
+            return zero
+        return f"{zero} {'+' if self.minus else '-'} {self.excess}.0f * {scale}"
 
     @property
     def x_places(self) -> list[int]:
