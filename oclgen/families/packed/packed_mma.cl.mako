@@ -33,10 +33,13 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
     has_scales, has_numbers = form.group is not None, form.group != 0
     entries, every, pieces, magic = text.entries, text.every, text.pieces, text.magic
     parts, places, per_block, groups = text.parts, text.x_places, text.per_block, tile.groups
-    steps, rows_of_block, group_steps = len(places), text.rows_of_block, text.steps_of_group
+    rows_of_block, group_steps = text.rows_of_block, text.steps_of_group
     is_kept = rounds == 1
     stage_bytes, rows_at_once = text.stage_bytes, text.rows_at_once
-    raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
+    items = "float" if elem_bytes == 4 else "ushort"
+    raw = "float4" if elem_bytes == 4 else f"uint{text.items // 2}"
+    at_once = text.items // 4
+    loads, steps = len(places), len(places) * at_once
 %>\
 ${preamble}
 ${units}
@@ -47,7 +50,7 @@ ${units}
 #define ANY_WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
 % endif
 #define WORDS_T uint
-#define BYTES(p) ANY_WORD((p) + 4 * part)
+#define BYTES(p) ANY_WORD((p) + ${tile.stretch} * part)
 % if has_numbers:
 
 /* what sums of quants from place `at` of the block at p are multiplied by, and what sums of x are */
@@ -87,19 +90,22 @@ uint2 quants(const uint bytes)
 }
 % endif
 
-/* the pieces of four neighbours of x, as the pairs of the even and of the odd */
-void split(const ${raw} value, uint (*pairs)[2])
+/* the pieces of four or eight neighbours of x, as the pairs of the even and of the odd of each four */
+void split(const ${raw} value, uint (*pairs)[${pieces}][2])
 {
 % if elem_bytes == 2:
-    pairs[0][0] = low_halves(value.x, value.y);
-    pairs[0][1] = high_halves(value.x, value.y);
+% for four in range(at_once):
+<% low, high = ("x", "y") if four == 0 else ("z", "w") %>\
+    pairs[${four}][0][0] = low_halves(value.${low}, value.${high});
+    pairs[${four}][0][1] = high_halves(value.${low}, value.${high});
+% endfor
 % else:
     float4 rest = value;
 #pragma unroll
     for (int piece = 0; piece < ${pieces}; ++piece) {
         const uint4 bits = as_uint4(rest);
-        pairs[piece][0] = high_halves(bits.x, bits.z);
-        pairs[piece][1] = high_halves(bits.y, bits.w);
+        pairs[0][piece][0] = high_halves(bits.x, bits.z);
+        pairs[0][piece][1] = high_halves(bits.y, bits.w);
         rest -= as_float4(bits & 0xffff0000u);
     }
 % endif
@@ -126,7 +132,7 @@ void packed_mma(
     scales += offset_scales;
 % endif
     // where this lane reads x, and its first copy of a tile
-    const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${4 * elem_bytes} == 0;
+    const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${text.items * elem_bytes} == 0;
 % if groups > 1:
     // the group of weights that this lane's x belongs to, and those of its two columns of sums
     const int own = line / ${rows_of_block};
@@ -138,7 +144,7 @@ void packed_mma(
     skipped = f" + own * {tile.shared}" if groups > 1 else ""
 %>\
     const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? ${k}${skipped.replace("+", "-")} : 0;
-    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part${skipped};
+    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + ${tile.stretch} * part${skipped};
 % endfor
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
     __global const uchar *from = w + offset_w + copied * ${row_bytes}L + byte_0;
@@ -150,13 +156,13 @@ void packed_mma(
 
     // x is asked for first: behind the copies it would wait for them
 % if is_kept:
-    ${raw} raw[${parts}][${blocks_m}][${steps}];
+    ${raw} raw[${parts}][${blocks_m}][${loads}];
 % for p in range(parts):
 ${load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 4)}\
 % endfor
 % else:
     int at_k = warp * ${tile_k};
-    ${raw} next_x[${blocks_m}][${steps}];
+    ${raw} next_x[${blocks_m}][${loads}];
 ${load_x("next_x", "at_k", " " * 4)}\
 % endif
 % if form.group:
@@ -176,7 +182,7 @@ ${copy("stage", " " * 8)}\
 #pragma unroll
         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-            for (int s = 0; s < ${steps}; ++s) split(raw[p][c][s], kept[p][c][s]);
+            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s], kept[p][c] + ${at_once} * s);
 % if text.has_ones:
     // sums of x, or what sums of quants begin with, the same in every row of a block
     float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][2];
@@ -243,7 +249,7 @@ ${fetch("(last ? n0 + further : n0)", "next_k", " " * 12)}\
 #pragma unroll
                 for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                    for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], pairs[c][s]);
+                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s], pairs[c] + ${at_once} * s);
                 at_k = p == ${parts - 1} ? next_k : at_k + ${tile.part};
 ${load_x("next_x", "at_k", " " * 16)}\
 % endif
@@ -255,8 +261,13 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
         if (before >= 0) {
             SUMS_AWAIT(turn ^ 1);
             __local const float *there = sums${f" + (turn ^ 1) * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
+% if text.rows * tile_n <= work_items:
+            const int at = ${f"id < shift ? id - shift + {work_items} : id - shift" if is_repeated else "id"};
+            if (at < ${text.rows * tile_n}) {
+% else:
 #pragma unroll 1
-            for (int at = ${f"id < shift ? id - shift + {work_items} : id - shift" if is_repeated else "id"}; at < ${text.rows * tile_n}; at += ${work_items}) {
+            for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+% endif
                 const int i = at / ${tile_n}, j = at % ${tile_n};
                 if (m0 + i < m && before + j < n) {
                     float sum = 0.0f;
@@ -266,9 +277,9 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
                 }
             }
         }
-% if is_repeated and text.rows * tile_n % work_items:
+% if is_repeated and text.rows * tile_n < work_items:
         // other warps store the next block
-        shift = (shift + ${text.rows * tile_n % work_items}) % ${work_items};
+        shift = (shift + ${text.rows * tile_n}) % ${work_items};
 % endif
         if (n0 >= n) break;
         __local float *mine_of = sums${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
@@ -309,13 +320,13 @@ ${multiply("kept[p]" if is_kept else "pairs")}\
 ${to}if (aligned) {
 % for c in range(blocks_m):
 % for s, place in enumerate(places):
-${to}    LOAD_X(${into}[${c}][${s}], x_${c} + ${at}${plus(place)}, ${at}${plus(place)} + 4 * part < ends_${c});
+${to}    LOAD_X(${into}[${c}][${s}], x_${c} + ${at}${plus(place)}, ${at}${plus(place)} + ${tile.stretch} * part < ends_${c});
 % endfor
 % endfor
 ${to}} else {
 % for c in range(blocks_m):
 % for s, place in enumerate(places):
-${to}    ${into}[${c}][${s}] = ${at}${plus(place)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(place)})) : (${raw})(0);
+${to}    ${into}[${c}][${s}] = ${at}${plus(place)} + ${tile.stretch} * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload${text.items}(0, x_${c} + ${at}${plus(place)})) : (${raw})(0);
 % endfor
 % endfor
 ${to}}
@@ -413,7 +424,7 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
 #pragma unroll
                     for (int row = 0; row < 2; ++row) {
                         __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
-                        const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + 4 * part)"};
+                        const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + {tile.stretch} * part)"};
 % if stripe.upper:
                         ${stripe.extra}
                         of[row] = quants(bytes, ${step.half}, h, ${stripe.upper});

@@ -147,7 +147,7 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     Eight warps with tiles of 512 weights are faster than 16 with 256 (H200, 4 bits), unless tiles
     are skewed.
     """
-    if problem.m > ROWS or problem.format == "int8":
+    if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
         return
     blocks = ceil_div(problem.n, COLUMNS)
     groups = limits.compute_units if blocks > 2 * limits.compute_units else 0
@@ -167,6 +167,8 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
         tiles = ((2, 128), (1, 256), (1, 128))
+        if problem.dtype == "fp32":
+            tiles = ((2, 128), (4, 256), (2, 256), (1, 256))
     elif problem.dtype == "fp32":
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
     else:
@@ -199,6 +201,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         "packed_mma_units",
         dtype="fp16" if problem.dtype == "fp16" else "bf16",
         elem_bytes=DTYPES[problem.dtype],
+        x_bytes=16 if problem.dtype == "fp32" else 2 * tile(problem, config.tile_k).stretch,
         width=tile(problem, config.tile_k).width,
     )
 

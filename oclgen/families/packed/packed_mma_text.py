@@ -111,11 +111,20 @@ class Text:
         return f"{zero} {'+' if self.minus else '-'} {self.excess}.0f * {scale}"
 
     @property
+    def items(self) -> int:
+        """Items of x that a lane loads at once: at most 16 bytes."""
+        return 4 if self.dtype == "fp32" else self.tile.stretch
+
+    @property
     def x_places(self) -> list[int]:
-        """Distances, in a row of x, of the four items that a lane multiplies to those of a part."""
-        steps = self.steps_of_group
-        count = self.tile.part // STEP // self.tile.groups
-        return [at // steps * self.tile.span + at % steps * STEP for at in range(count)]
+        """Distances, in a row of x, of what a lane loads for a part."""
+        group = [
+            at + four
+            for at in range(0, self.tile.shared, 4 * self.tile.stretch)
+            for four in range(0, self.tile.stretch, self.items)
+        ]
+        spans = range(0, self.tile.part, self.tile.span)
+        return [span + at for span in spans for at in group]
 
     @property
     def steps_of_group(self) -> int:
@@ -191,17 +200,21 @@ class Text:
         return form.row_bytes(self.tile.part) if self.per_block == 1 else form.block_bytes
 
     def quants_at(self, step: MatrixStep) -> str:
-        """Return the first byte of a step's quants in the block of part `p`."""
-        return f"{step.o}{self._further(self.tile.part // self.tile.stripes.halves)}"
+        """Return the first byte of a step's quants in the block of part `p`, of lane 0.
+
+        A lane's bytes of two steps are neighbours, if it has as many.
+        """
+        second = self.tile.place(step) // STEP % 2 if self.tile.stretch > 4 else 0
+        return f"{step.o + second * (4 - STEP)}{self._further(self.tile.part // self.tile.stripes.halves)}"
 
     def word_at(self, step: MatrixStep) -> str:
         """Return the name of what loads a step's quants: of words at multiples of 4 bytes or not.
 
-        Rows of a tile begin at multiples of 16 bytes, unless they are skewed.
+        Rows of a tile begin at multiples of `Tile.unit_bytes`.
         """
         form = self.tile.format
         distance = step.block * form.block_bytes + self.stripe.quants + step.o
-        known = not self.tile.is_skewed and self.part_bytes % 4 == 0
+        known = self.tile.unit_bytes % 4 == 0 and self.part_bytes % 4 == 0
         return "WORD" if known and distance % 4 == 0 else "BYTES"
 
     def weights_at(self, step: MatrixStep) -> str:

@@ -79,6 +79,15 @@ class Tile:
         return max(1, min(COLUMNS // self.rows, self.tile_k // self.shared))
 
     @property
+    def stretch(self) -> int:
+        """Neighbouring weights of a lane: 8 of two steps, where both have the same numbers.
+
+        x is then loaded by 16 bytes, and a warp's loads touch half as many lines.
+        """
+        wide = self.shared >= 2 * STEP and self.stripes.text.run in (0, 2 * STEP)
+        return 8 if wide else 4
+
+    @property
     def span(self) -> int:
         """Weights of a row that one block of sums has."""
         return self.groups * self.shared

@@ -7,6 +7,7 @@ holds two neighbours in row lane / 4 and two in the row 8 below, at column lane 
 
 dtype       "fp16" or "bf16": of the pairs
 elem_bytes  bytes of an element of x
+x_bytes     bytes of x that a lane loads at once
 width       bytes of a copy
 </%doc>
 <% kind = {"fp16": "f16", "bf16": "bf16"}[dtype] %>\
@@ -49,17 +50,16 @@ float from_lane(const float value, const int mask)
     return d;
 }
 
-/* four neighbours of x, or zeros; such loads stay where they are written, far before their use */
+/* neighbours of x, or zeros; such loads stay where they are written, far before their use */
+<%
+    word, letter, zero = ("f32", "f", "0f00000000") if elem_bytes == 4 else ("b32", "r", "0")
+    names = "xyzw"[: x_bytes // 4]
+    registers = ", ".join(f"%{i}" for i in range(len(names)))
+%>\
 #define LOAD_X(value, p, valid) __asm__ volatile( \
-% if elem_bytes == 4:
-    "{ .reg .pred go; setp.ne.s32 go, %5, 0; mov.f32 %0, 0f00000000; mov.f32 %1, 0f00000000; " \
-    "mov.f32 %2, 0f00000000; mov.f32 %3, 0f00000000; @go ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }" \
-    : "=f"((value).x), "=f"((value).y), "=f"((value).z), "=f"((value).w) : "l"(p), "r"((int)(valid)))
-% else:
-    "{ .reg .pred go; setp.ne.s32 go, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; " \
-    "@go ld.global.nc.v2.b32 {%0, %1}, [%2]; }" \
-    : "=r"((value).x), "=r"((value).y) : "l"(p), "r"((int)(valid)))
-% endif
+    "{ .reg .pred go; setp.ne.s32 go, %${len(names) + 1}, 0; ${" ".join(f"mov.{word} %{i}, {zero};" for i in range(len(names)))} " \
+    "@go ld.global.nc.v${len(names)}.${word} {${registers}}, [%${len(names)}]; }" \
+    : ${", ".join(f'"={letter}"((value).{name})' for name in names)} : "l"(p), "r"((int)(valid)))
 
 /* a & mask | bits, which compilers make two instructions of where both are constants */
 uint masked(const uint a, const uint mask, const uint bits)
