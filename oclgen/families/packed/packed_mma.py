@@ -39,6 +39,8 @@ MOST_KEPT = 1024
 """Weights of a tile whose x a work-item may keep."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
+FILE, BESIDE = 65536, 40
+"""Registers that work-items of a group share, and those of one beside the numbers it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.rounds(problem) == 1:
             x = self.tile_k // STEP // cut.groups * (6 if problem.dtype == "fp32" else 2)
+            x += 2 * self.tile_k // cut.span  # sums of x
         else:
             x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
@@ -116,8 +119,9 @@ class Config(BaseConfig):
                 f"{problem.n} rows of {cut.row_bytes} B begin between multiples of {cut.width} B: "
                 f"the last must end at one, and each at the end of a tile of {self.tile_k} weights"
             )
-        if (kept := self.registers(problem)) > MAX_REGISTERS:
-            return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
+        most = min(MAX_REGISTERS, FILE // self.work_items - BESIDE)
+        if (kept := self.registers(problem)) > most:
+            return f"a work-item would keep {kept} numbers; at most {most} fit"
         return None
 
     def needs(self, problem: PackedProblem) -> Needs:

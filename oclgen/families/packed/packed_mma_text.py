@@ -116,15 +116,41 @@ class Text:
         return 4 if self.dtype == "fp32" else self.tile.stretch
 
     @property
+    def raw(self) -> str:
+        """The type of these items, as they are loaded."""
+        return "float4" if self.dtype == "fp32" else f"uint{self.items // 2}"
+
+    @property
+    def steps(self) -> int:
+        """Steps whose x a lane has of a part."""
+        return len(self.x_places) * self.items // 4
+
+    @property
+    def lane_x(self) -> str:
+        """The place of a lane's items in a row of x, from a load's first."""
+        return f"{self.tile.stretch} * part{' + part / 2 * 16' if self.tile.is_by_twos else ''}"
+
+    @property
     def x_places(self) -> list[int]:
         """Distances, in a row of x, of what a lane loads for a part."""
-        group = [
-            at + four
-            for at in range(0, self.tile.shared, 4 * self.tile.stretch)
-            for four in range(0, self.tile.stretch, self.items)
+        tile = self.tile
+        runs = [
+            at + half
+            for at in range(0, tile.shared, 4 * tile.stretch * (2 if tile.is_by_twos else 1))
+            for half in ((0, STEP) if tile.is_by_twos else (0,))
         ]
-        spans = range(0, self.tile.part, self.tile.span)
-        return [span + at for span in spans for at in group]
+        group = [at + four for at in runs for four in range(0, tile.stretch, self.items)]
+        return [span + at for span in range(0, tile.part, tile.span) for at in group]
+
+    def x_of(self, place: int) -> int:
+        """Return which four of the items that were loaded for a group a step multiplies.
+
+        Args:
+            place: of the step in its group.
+        """
+        if not self.tile.is_by_twos:
+            return place
+        return place // 4 * 4 + (0, 2, 1, 3)[place % 4]
 
     @property
     def steps_of_group(self) -> int:
@@ -204,8 +230,8 @@ class Text:
 
         A lane's bytes of two steps are neighbours, if it has as many.
         """
-        second = self.tile.place(step) // STEP % 2 if self.tile.stretch > 4 else 0
-        return f"{step.o + second * (4 - STEP)}{self._further(self.tile.part // self.tile.stripes.halves)}"
+        first = step.o + (4 - STEP if self.tile.second(step) else 0)
+        return f"{first}{self._further(self.tile.part // self.tile.stripes.halves)}"
 
     def word_at(self, step: MatrixStep) -> str:
         """Return the name of what loads a step's quants: of words at multiples of 4 bytes or not.

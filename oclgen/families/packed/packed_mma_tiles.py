@@ -82,10 +82,22 @@ class Tile:
     def stretch(self) -> int:
         """Neighbouring weights of a lane: 8 of two steps, where both have the same numbers.
 
-        x is then loaded by 16 bytes, and a warp's loads touch half as many lines.
+        x is then loaded by 16 bytes, and a warp's loads touch half as many lines: at most 64
+        bytes of each row of x. Runs of 16 bytes are taken by twos.
         """
-        wide = self.shared >= 2 * STEP and self.stripes.text.run in (0, 2 * STEP)
+        run = self.stripes.text.run
+        wide = self.shared >= (4 if run == STEP else 2) * STEP and run <= 2 * STEP
         return 8 if wide else 4
+
+    @property
+    def is_by_twos(self) -> bool:
+        """Whether two lanes share a run of bytes, and four lanes two runs."""
+        return self.stretch > 4 and self.stripes.text.run == STEP
+
+    def second(self, step: MatrixStep) -> bool:
+        """Say whether a step has the second four of its lanes' eight weights."""
+        apart = 2 * STEP if self.is_by_twos else STEP
+        return self.stretch > 4 and self.place(step) // apart % 2 == 1
 
     @property
     def span(self) -> int:
