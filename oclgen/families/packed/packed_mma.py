@@ -35,8 +35,10 @@ PAD = 4
 """Floats after each row of sums in local memory, so that a warp meets no bank twice."""
 LONG_ROW = 8192
 """Weights of a row from which 16 warps share it."""
-MOST_KEPT = 1024
-"""Weights of a tile whose x a work-item may keep."""
+RESIDENT = 4096
+"""Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
+MOST_IDLE = 0.125
+"""Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
 FILE, BESIDE = 65536, 40
@@ -93,7 +95,8 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.rounds(problem) == 1:
             x = self.tile_k // STEP // cut.groups * (6 if problem.dtype == "fp32" else 2)
-            x += 2 * self.tile_k // cut.span  # sums of x
+            if cut.stripes.text.run:
+                x += 2 * self.tile_k // cut.span  # sums of x
         else:
             x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
@@ -146,20 +149,24 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 
 
 def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
-    """Yield configs whose warps have one tile of each row, for a group on each compute unit.
+    """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
-    Eight warps with tiles of 512 weights are faster than 16 with 256 (H200, 4 bits), unless tiles
-    are skewed.
+    With 4096 weights 8 warps with tiles of 512 are faster than 16 with 256 (H200, 4 bits), unless
+    tiles are skewed; one such group on a unit is faster than two.
     """
     if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
         return
+    lengths = (512, 256, 1024)
+    if tile(problem, 256).is_skewed:
+        lengths = (256, 512, 1024)
+    elif problem.packing.block_bytes >= problem.packing.block:
+        lengths = (1024, 512, 256)
     blocks = ceil_div(problem.n, COLUMNS)
-    groups = limits.compute_units if blocks > 2 * limits.compute_units else 0
-    order = (4, 8, 16) if problem.packing.block_bytes >= problem.packing.block else (8, 16)
-    for warps in (16, 8) if tile(problem, 256).is_skewed else order:
-        tile_k = max(256, 1 << (ceil_div(problem.k, warps) - 1).bit_length())
-        if tile_k <= MOST_KEPT:
-            yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
+    for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
+        warps = ceil_div(problem.k, tile_k)
+        groups = limits.compute_units * max(1, RESIDENT // (tile_k * warps))
+        groups = groups if blocks > 2 * groups else 0
+        yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
 
 
 def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
@@ -177,12 +184,20 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
+    tiles = tuple(sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed))
     shared = (16, 8, 4, 2) if problem.k >= LONG_ROW else (8, 4, 2)
-    for warps in shared if few else (4, 2):
-        for blocks_n, tile_k in sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed):
-            one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
-            longer = tile_k > 64 and one.rounds(problem) > 1
-            yield replace(one, unroll=2) if longer else one
+    pairs = [(warps, one) for warps in (shared if few else (4, 2)) for one in tiles]
+    if problem.k >= RESIDENT:
+        pairs.sort(key=lambda pair: _idle(problem.k, pair[0] * pair[1][1]) > MOST_IDLE)
+    for warps, (blocks_n, tile_k) in pairs:
+        one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
+        longer = tile_k > 64 and one.rounds(problem) > 1
+        yield replace(one, unroll=2) if longer else one
+
+
+def _idle(k: int, step: int) -> float:
+    """Return the time of warps, as part of their work, that wait while others have a tile."""
+    return ceil_div(k, step) * step / k - 1
 
 
 def rows_of_block(problem: PackedProblem) -> int:
