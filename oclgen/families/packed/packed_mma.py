@@ -164,7 +164,7 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     blocks = ceil_div(problem.n, COLUMNS)
     for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
         warps = ceil_div(problem.k, tile_k)
-        groups = limits.compute_units * max(1, RESIDENT // (tile_k * warps))
+        groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
         groups = groups if blocks > 2 * groups else 0
         yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
 
@@ -185,7 +185,8 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
     tiles = tuple(sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed))
-    shared = (16, 8, 4, 2) if problem.k >= LONG_ROW else (8, 4, 2)
+    bytewise = problem.packing.block_bytes >= problem.packing.block
+    shared = (8, 4, 2) if bytewise or problem.k < LONG_ROW else (16, 8, 4, 2)
     pairs = [(warps, one) for warps in (shared if few else (4, 2)) for one in tiles]
     if problem.k >= RESIDENT:
         pairs.sort(key=lambda pair: _idle(problem.k, pair[0] * pair[1][1]) > MOST_IDLE)
