@@ -104,14 +104,21 @@ def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None
 @click.option("--formats", type=Names(), default="int8,int4_128z,q4_0,q8_0,q4_k,q6_k",
               show_default=True)  # fmt: skip
 @click.option("--dtype", default="fp32", show_default=True, type=click.Choice(tuple(DTYPES)))
+@click.option("--drawn", default=6, show_default=True, type=click.IntRange(0),
+              help="Products that the seed draws.")  # fmt: skip
+@click.option("--seed", type=int, help="Draws them; today's date unless it is given.")
 @click.option("--json", type=PATH, help="Keep the rows here.")
 def packed(
-    device: str, rows: tuple[str, ...], formats: tuple[str, ...], dtype: str, json: Path | None
-) -> None:
+    device: str, rows: tuple[str, ...], formats: tuple[str, ...], dtype: str, drawn: int,
+    seed: int | None, json: Path | None,
+) -> None:  # fmt: skip
     """Products with packed weights beside the rate at which the device reads."""
+    from benchmarks.comparison.run import seed_of_today
+    from benchmarks.costs.packed import Options
     from benchmarks.costs.packed import main as run
 
-    run(device, [int(count) for count in rows], formats, dtype, json)
+    seed = seed_of_today() if seed is None else seed
+    run(Options(device, [int(count) for count in rows], formats, dtype, drawn, seed, json))
 
 
 @main.command()

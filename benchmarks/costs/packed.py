@@ -1,11 +1,12 @@
 """Products with packed weights beside the rate at which the device reads the same number of bytes.
 
-    python -m benchmarks packed --rows 1,4,8
+    python -m benchmarks packed --rows 1,4,8 --drawn 12 --seed 7
 
-Ours is the variant that dispatch takes from the database and the shipped records. It is verified
-against float64 before it is timed. Both sides run in turns, and the best time of each counts, since
-other programs only make times longer. `of limit` compares with the rate of multiply-adds if that is
-the lower limit: 4-bit weights times 8 rows are bound by it on a processor.
+Sizes, rows and formats are also drawn by a seed, today's date unless it is given. Ours is the
+variant that dispatch takes from the database and the shipped records. It is verified against
+float64 before it is timed. Both sides run in turns, and the best time of each counts, since other
+programs only make times longer. `of limit` compares with the rate of multiply-adds if that is the
+lower limit: 4-bit weights times 8 rows are bound by it on a processor.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
+from statistics import geometric_mean
 
+from benchmarks.tasks.draw import distinct, log_uniform
 from oclgen.measuring import peak
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device, select
@@ -23,6 +27,9 @@ from tuned_db import Chooser, open_store
 
 SIZES = {"cpu": (8192, 4096), "gpu": (14336, 4096), "other": (4096, 4096)}
 """Outputs and weights of a row; of processors fewer, so that all ends in minutes."""
+MOST_WEIGHTS = {"cpu": 2**24, "gpu": 2**26, "other": 2**23}
+"""Weights of a drawn problem at most, so that its reference takes seconds."""
+MOST_ROWS = 8
 TURNS = 15
 
 
@@ -37,6 +44,7 @@ class Row:
     read: float
     gflops: float
     peak_gflops: float
+    drawn: bool = False
 
     @property
     def ratio(self) -> float:
@@ -49,13 +57,35 @@ class Row:
         return max(self.ratio, self.gflops / self.peak_gflops)
 
 
-def measure(device: Device, chooser: Chooser, problem: PackedProblem) -> Row:
+def drawn(
+    seed: int, count: int, formats: Sequence[str], dtype: str, most: int
+) -> list[PackedProblem]:
+    """Return products of few rows that a seed draws.
+
+    Args:
+        seed: equal seeds give equal problems.
+        count: how many.
+        formats: from which theirs are drawn.
+        dtype: of x and y.
+        most: weights at most.
+    """
+
+    def one(random: Random) -> PackedProblem | None:
+        n, k = 8 * log_uniform(random, 64, 4096), 256 * log_uniform(random, 2, 64)
+        m, form = random.randint(1, MOST_ROWS), random.choice(formats)
+        return PackedProblem(m, n, k, dtype, form) if n * k <= most else None
+
+    return distinct("packed", seed, count, one)
+
+
+def measure(device: Device, chooser: Chooser, problem: PackedProblem, by_seed: bool = False) -> Row:
     """Return the rates of a product, verified first.
 
     Args:
         device: where it runs.
         chooser: says by which variant.
         problem: whose bytes are read.
+        by_seed: whether a seed drew it.
 
     Raises:
         ValueError: the variant is wrong.
@@ -78,6 +108,7 @@ def measure(device: Device, chooser: Chooser, problem: PackedProblem) -> Row:
         size / read_ms * 1e-6,
         problem.flops / ms * 1e-6,
         peak.measure(device).gflops,
+        by_seed,
     )
 
 
@@ -88,35 +119,64 @@ def _spaces(device: Device, workspaces: Sequence[tuple[str, int]]) -> dict[str, 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as Markdown."""
     lines = [
-        "| problem | GB/s | read rate | of it | GFLOP/s | of limit | variant from |",
-        "|---|---|---|---|---|---|---|",
+        "| problem | GB/s | read rate | of it | GFLOP/s | of limit | variant from | chosen |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row.problem} | {row.gbytes:.1f} | {row.read:.1f} | {row.ratio:.2f} "
-        f"| {row.gflops:.0f} | {row.of_limit:.2f} | {row.rung} |"
+        f"| {row.gflops:.0f} | {row.of_limit:.2f} | {row.rung} "
+        f"| {'by a seed' if row.drawn else 'by us'} |"
         for row in rows
     ]
+    for by_seed, chooser in ((False, "us"), (True, "a seed")):
+        ratios = [row.ratio for row in rows if row.drawn == by_seed]
+        if ratios:
+            mean, count = geometric_mean(ratios), len(ratios)
+            lines.append(
+                f"\nchosen by {chooser}: {mean:.2f} of the read rate in the geometric mean of "
+                f"{count}, {min(ratios):.2f} at worst"
+            )
     return "\n".join(lines)
 
 
-def main(
-    device: str, rows: Sequence[int], formats: Sequence[str], dtype: str, path: Path | None
-) -> None:
-    """Measure all, print the table, and keep the rows.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is measured.
 
-    Args:
+    Attributes:
         device: index or part of the name.
-        rows: of x.
+        rows: of x, of the chosen products.
         formats: of the weights.
         dtype: of x and y.
+        count: products that are drawn.
+        seed: draws them.
         path: of a JSON file; None: none.
     """
-    target = select(device)
+
+    device: str
+    rows: Sequence[int]
+    formats: Sequence[str]
+    dtype: str
+    count: int
+    seed: int
+    path: Path | None
+
+
+def main(options: Options) -> None:
+    """Measure all, print the table, and keep the rows."""
+    target = select(options.device)
     chooser = Chooser(open_store(), target.info, target.limits)
     n, k = SIZES[target.limits.kind]
-    problems = [PackedProblem(m, n, k, dtype, form) for form in formats for m in rows]
+    dtype, most = options.dtype, MOST_WEIGHTS[target.limits.kind]
+    problems = [
+        PackedProblem(m, n, k, dtype, form) for form in options.formats for m in options.rows
+    ]
+    further = drawn(options.seed, options.count, options.formats, dtype, most)
     found = [measure(target, chooser, problem) for problem in problems]
-    print(f"{target.name}\n\n{table(found)}")
-    if path:
-        content = {"device": target.name, "rows": [asdict(row) for row in found]}
-        path.write_text(json.dumps(content, indent=1) + "\n")
+    found += [measure(target, chooser, problem, by_seed=True) for problem in further]
+    print(f"{target.name}, seed {options.seed}\n\n{table(found)}")
+    if options.path:
+        content = {
+            "device": target.name, "seed": options.seed, "rows": [asdict(row) for row in found],
+        }  # fmt: skip
+        options.path.write_text(json.dumps(content, indent=1) + "\n")

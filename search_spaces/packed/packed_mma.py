@@ -19,8 +19,10 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         # x is read and cut into pieces once for all outputs of a group
         "blocks_n": (1, 2, 4),
         # a tile is what one copy after the other brings: longer rows, or more warps that fit
-        "tile_k": (64, 128, 256, 512),
+        "tile_k": (64, 128, 256, 512, 1024),
         "warps": (2, 4, 8, 16),
         "stages": (2, 3),
         "unroll": (1, 2),
+        # a group for each row of tiles, or as many as compute units have at a time
+        "groups": (0, limits.compute_units, 2 * limits.compute_units),
     }

@@ -38,9 +38,23 @@ def test_rows_are_kept(
     monkeypatch.setattr(packed, "SIZES", dict.fromkeys(packed.SIZES, (32, 256)))
     monkeypatch.setattr(packed, "open_store", lambda: None)
     monkeypatch.setattr(packed, "select", lambda name: device)
-    packed.main("0", [1, 8], ["q4_0"], "bf16", tmp_path / "rows.json")
+    monkeypatch.setattr(packed, "MOST_WEIGHTS", dict.fromkeys(packed.MOST_WEIGHTS, 2**19))
+    packed.main(packed.Options("0", [1, 8], ["q4_0"], "bf16", 2, 7, tmp_path / "rows.json"))
     kept = json.loads((tmp_path / "rows.json").read_text())["rows"]
-    assert [row["problem"] for row in kept] == [
+    assert [row["problem"] for row in kept if not row["drawn"]] == [
         "packed:1x32x256:bf16:q4_0", "packed:8x32x256:bf16:q4_0",
     ]  # fmt: skip
-    assert "packed:8x32x256" in capsys.readouterr().out
+    by_seed = [row["problem"] for row in kept if row["drawn"]]
+    assert by_seed == [one.key() for one in packed.drawn(7, 2, ["q4_0"], "bf16", 2**19)]
+    printed = capsys.readouterr().out
+    assert "packed:8x32x256" in printed
+    assert "chosen by a seed: " in printed
+
+
+def test_a_seed_draws_other_sizes_rows_and_formats() -> None:
+    found = packed.drawn(3, 20, ["q4_0", "int8"], "fp16", 2**22)
+    assert found[:5] == packed.drawn(3, 5, ["q4_0", "int8"], "fp16", 2**22)
+    assert found != packed.drawn(4, 20, ["q4_0", "int8"], "fp16", 2**22)
+    assert {one.m for one in found} <= set(range(1, packed.MOST_ROWS + 1))
+    assert {one.format for one in found} == {"q4_0", "int8"}
+    assert all(one.n * one.k <= 2**22 for one in found)

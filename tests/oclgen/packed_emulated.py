@@ -15,6 +15,9 @@ TEXT = """
 #define low_halves(a, b) ((a) & 0xffffu | (b) << 16)
 #define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 #define WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define SUMS_BEGIN(id, warps)
+#define SUMS_SENT(lane)
+#define SUMS_AWAIT(parity) barrier(CLK_LOCAL_MEM_FENCE)
 
 void copied_bytes(__local uchar *to, __global const uchar *from, const int valid)
 {{
@@ -37,9 +40,12 @@ def units(problem: PackedProblem, config: packed_mma.Config) -> str:
     # what is stored is exact; inlined, each barrier costs a processor's compiler seconds
     lanes = lanes.replace("bf16_from_float(value)", "as_uint(value) >> 16")
     lanes = lanes.replace("void multiplied(", "__attribute__((noinline)) void multiplied(")
-    load_x = "vload4(0, p)" if problem.dtype == "fp32" else "as_uint2(vload4(0, p))"
-    width = packed_mma.tile(problem, config.tile_k).width
-    return lanes + TEXT.format(load_x=load_x, width=width)
+    tile = packed_mma.tile(problem, config.tile_k)
+    items = tile.stretch
+    load_x = f"as_uint{items // 2}(vload{items}(0, p))"
+    if problem.dtype == "fp32":
+        load_x = "vload4(0, p)"
+    return lanes + TEXT.format(load_x=load_x, width=tile.width)
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,10 +46,13 @@ LANES = (
 )
 FOUR_BITS = [form for form in FORMATS if packed_lanes.serves(replace(TOKEN, format=form))]
 MMAS = (
-    (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1)),
+    (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1, groups=1)),
     (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
     (PackedProblem(2, 24, 768), packed_mma.Config(1, 2, 256, 2, 2, 2)),
-    (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 512, 1, 3, 1)),
+    (PackedProblem(3, 24, 768), packed_mma.Config(1, 1, 256, 3, 3, 1, groups=1)),
+    (PackedProblem(1, 37, 768, "bf16"), packed_mma.Config(1, 2, 256, 2, 2, 1)),
+    (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1, groups=1)),
+    (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
 )
 
 
@@ -229,7 +232,7 @@ def test_many_rows_are_right(device: Device, form: str) -> None:
 @pytest.mark.parametrize("name", ["packed_rows", "packed_lanes", "packed_mma", "packed_gemm"])
 def test_every_parameter_changes_the_plan(name: str) -> None:
     rows = 1 if name == "packed_lanes" else 12
-    problem, limits = PackedProblem(rows, 256, 1024, "bf16", "q4_0"), UNITS
+    problem, limits = PackedProblem(rows, 8192, 1024, "bf16", "q4_0"), UNITS
     space = space_of(name, problem, limits)
     family = FAMILIES[name]
     for field in fields(family.Config):

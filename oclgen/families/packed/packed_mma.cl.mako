@@ -2,9 +2,11 @@
 y = x w^T for few rows of x on matrix units: weights are unpacked to pairs of 16 bits, which are
 exact, and their numbers multiply sums of products.
 
-A work-group computes tile_n outputs for tile_m rows of x. Its warps share k: each copies tiles of
-its own, tile_k weights of tile_n rows as they are packed, `stages` at a time, and waits for none of
-the others until all add up in local memory. Of 16 x 16 weights a lane has four of row lane / 4
+A work-group computes tile_n outputs after the other for tile_m rows of x: every `groups`-th of
+them, or one. Its warps share k: each copies tiles of its own, tile_k weights of tile_n rows as they
+are packed, `stages` at a time, and waits for none of the others until all add up in local memory.
+Where a warp has one tile of each row, its x stays in registers. A block of sums has further groups
+of weights in the columns that x leaves: see `packed_mma_tiles.Tile.groups`. Of 16 x 16 weights a lane has four of row lane / 4
 and four of the row 8 below: those of four neighbouring bytes. The instruction's order of k is
 theirs, so x is read where it lies, four neighbours by each lane. What lies past an edge is zero.
 
@@ -15,360 +17,232 @@ blocks_m, blocks_n  blocks of 8 rows of x and of 16 rows of w in a work-group: t
 tile_k              weights of a row in a tile
 warps, work_items   warps of a work-group, and their work-items
 stages              tiles of a warp in local memory
+rounds              tiles of a row that a warp multiplies
+k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
 local_bytes         bytes of local memory
 elem_bytes          bytes of an element of x; 4: it is multiplied in three pieces
-folded              the three pieces are three columns of one block, not three blocks
-magic               bits of a number whose last ones count in ones: 128 as bf16 or 1024 as fp16
-one                 bits of 1 in the same type
 </%doc>
 <%!
-    from oclgen.families.packed.packed_mma_text import pair
     from oclgen.families.parts.expressions import plus
 %>\
+<%namespace name="weights" file="packed_mma_weights.cl.mako"/>\
+<%namespace name="moves" file="packed_mma_moves.cl.mako"/>\
+<%namespace name="products" file="packed_mma_products.cl.mako"/>\
 <%
     form, stripe, lanes, width = tile.format, tile.stripes.text, tile.lanes, tile.width
-    has_scales, has_numbers = form.group is not None, form.group != 0
-    entries, every, sums = text.entries, text.every, text.sums
-    parts, steps, pieces, per_block = text.parts, text.steps, text.pieces, text.per_block
-    stage_bytes, rows_at_once = text.stage_bytes, text.rows_at_once
-    raw, items = ("float4", "float") if elem_bytes == 4 else ("uint2", "ushort")
+    entries, parts, groups, pieces = text.entries, text.parts, tile.groups, text.pieces
+    loads, steps, at_once = len(text.x_places), text.steps, text.items // 4
+    is_kept, rows_of_block, raw = rounds == 1, text.rows_of_block, text.raw
+    items = "float" if elem_bytes == 4 else "ushort"
 %>\
 ${preamble}
 ${units}
-% if tile.stripes.word == 4:
-#define WORD(p) (*(__local const uint *)(p))
-% else:
-#define WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
-% endif
-#define WORDS_T uint
-#define BYTES(p) WORD((p) + 4 * part)
-% if has_numbers:
-
-/* what the weights from place `at` of the block at p are multiplied by, and what is added */
-float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
-{
-% for line in stripe.numbers.replace("__global", "__local").splitlines():
-    ${line}
-% endfor
-    return (float2)(d, ${"z" if text.has_zeros else "0.0f"});
-}
-% endif
-
-/* four quants of four packed bytes: the pairs of the even and of the odd ones */
-% if stripe.run:
-uint2 quants(const uint bytes, const int high${", const uint upper" if stripe.upper else ""})
-{
-% if stripe.upper:
-    const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}) | (upper & 0x00030003u) << 4u,
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}) | (upper >> 8 & 0x00030003u) << 4u);
-% else:
-    const uint2 bits = (uint2)(
-        masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)}),
-        masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)}));
-% endif
-    return (uint2)(difference(bits.x, ${pair(magic | stripe.offset)}), difference(bits.y, ${pair(magic | stripe.offset)}));
-}
-% else:
-uint2 quants(const uint bytes)
-{
-    const uint2 low = (uint2)(
-        masked(bytes, 0x007f007fu, ${pair(magic)}), masked(bytes >> 8, 0x007f007fu, ${pair(magic)}));
-    const uint2 signs = (uint2)(
-        masked(bytes, 0x00800080u, ${pair(magic)}), masked(bytes >> 8, 0x00800080u, ${pair(magic)}));
-    return (uint2)(difference(low.x, signs.x), difference(low.y, signs.y));
-}
-% endif
-
-/* the pieces of four neighbours of x that this lane multiplies, as the pairs of the even and of the odd */
-void split(const ${raw} value, const int line, uint (*pairs)[2])
-{
-% if elem_bytes == 2:
-    pairs[0][0] = low_halves(value.x, value.y);
-    pairs[0][1] = high_halves(value.x, value.y);
-% elif folded:
-    const uint first = line % 3 > 0 ? 0xffff0000u : 0u, second = line % 3 > 1 ? 0xffff0000u : 0u;
-    float4 rest = value - as_float4(as_uint4(value) & first);
-    rest -= as_float4(as_uint4(rest) & second);
-    const uint4 bits = as_uint4(rest);
-    pairs[0][0] = high_halves(bits.x, bits.z);
-    pairs[0][1] = high_halves(bits.y, bits.w);
-% else:
-    float4 rest = value;
-#pragma unroll
-    for (int piece = 0; piece < ${pieces}; ++piece) {
-        const uint4 bits = as_uint4(rest);
-        pairs[piece][0] = high_halves(bits.x, bits.z);
-        pairs[piece][1] = high_halves(bits.y, bits.w);
-        rest -= as_float4(bits & 0xffff0000u);
-    }
-% endif
-}
+${weights.functions()}\
 
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void packed_mma(
     __global const elem_t *restrict x, const long offset_x, const int ld_x,
     __global const uchar *restrict w, const long offset_w,
-% if has_scales:
+% if form.group is not None:
     __global const elem_t *restrict scales, const long offset_scales,
 % endif
     __global elem_t *restrict y, const long offset_y, const int ld_y,
-    const int m, const int n, const int row_bytes, const int k)
+    const int m, const int n)
 {
     __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     const int id = (int)get_local_id(0);
     const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
-    const int n0 = (int)get_group_id(0) * ${tile_n}, m0 = (int)get_group_id(1) * ${text.rows};
+    const int m0 = (int)get_group_id(1) * ${text.rows}, further = (int)get_num_groups(0) * ${tile_n};
     UNIT_MEMORY
-% if has_scales:
+    SUMS_BEGIN(id, ${warps});
+    __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)});
+% if form.group is not None:
     scales += offset_scales;
 % endif
     // where this lane reads x, and its first copy of a tile
-    const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${4 * elem_bytes} == 0;
+    const bool aligned = ((ulong)(x + offset_x) | (ulong)ld_x * ${elem_bytes}) % ${text.items * elem_bytes} == 0;
+% if groups > 1:
+    // the group of weights that this lane's x belongs to, and those of its two columns of sums
+    const int own = line / ${rows_of_block};
+    const int groups[2] = {min(2 * part / ${rows_of_block}, ${groups - 1}), min((2 * part + 1) / ${rows_of_block}, ${groups - 1})};
+% endif
 % for c in range(blocks_m):
-<% row = "line / 3" if folded else f"line{plus(8 * c)}" %>\
-    const int ends_${c} = m0 + ${row} < m${" && line < 6" if folded else ""} ? k : 0;
-    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + 4 * part;
+<%
+    row = f"line % {rows_of_block}" if groups > 1 else f"line{plus(8 * c)}"
+    skipped = f" + own * {tile.shared}" if groups > 1 else ""
+%>\
+    const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? ${k}${skipped.replace("+", "-")} : 0;
+    __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + ${text.lane_x}${skipped};
 % endfor
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
-    __global const uchar *from = w + offset_w + (n0 + copied) * (long)row_bytes + byte_0;
-    const int mine = warp * ${stages * stage_bytes};
+    __global const uchar *from = w + offset_w + copied * ${row_bytes}L + byte_0;
+    const int mine = warp * ${stages * text.stage_bytes};
     const int to = mine + copied * ${tile.stride} + byte_0;
 % if entries:
-    __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * stage_bytes}) + warp * ${entries};
+    __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * text.stage_bytes}) + warp * ${entries};
 % endif
 
-    float acc[${blocks_n}][${blocks_m}][4];
+    // x is asked for first: behind the copies it would wait for them
+% if is_kept:
+    ${raw} raw[${parts}][${blocks_m}][${loads}];
+% for p in range(parts):
+${moves.load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 4)}\
+% endfor
+% else:
+    int at_k = warp * ${tile_k};
+    ${raw} next_x[${blocks_m}][${loads}];
+${moves.load_x("next_x", "at_k", " " * 4)}\
+% endif
+% if form.group:
+    float2 fetched[${-(-entries // 32)}];
+${moves.fetch(f"(int)get_group_id(0) * {tile_n}", f"warp * {tile_k}", " " * 4)}\
+% endif
+    // what is copied next
+    int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
+#pragma unroll 1
+    for (int stage = 0; stage < ${stages - 1}; ++stage) {
+${moves.copy("stage", " " * 8)}\
+    }
+% if is_kept:
+    uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
 #pragma unroll
-    for (int r = 0; r < ${blocks_n}; ++r)
+    for (int p = 0; p < ${parts}; ++p)
 #pragma unroll
         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
-
-    const int rounds = (k + ${tile_k * warps - 1}) / ${tile_k * warps};
-#pragma unroll 1
-    for (int round = 0; round < ${stages - 1}; ++round) {
-${copy("round", "round", " " * 8)}\
-    }
-    int at_k = warp * ${tile_k};
-    ${raw} next_x[${blocks_m}][${steps}];
-${load_x("at_k", " " * 4)}\
-% if form.group:
-    float2 fetched[${-(-entries // 32)}];
-${fetch("at_k", " " * 4)}\
-% endif
-    int slot = 0;
-#pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
-        COPY_WAIT(${stages - 2});
-        WARP_SYNC();
-        {
-            const int next = slot == 0 ? ${stages - 1} : slot - 1;
-${copy("next", f"(round + {stages - 1})", " " * 12)}\
-        }
-        __local const uchar *tile = tiles + mine + slot * ${stage_bytes};
-        slot = slot == ${stages - 1} ? 0 : slot + 1;
-% if entries:
-% if form.group:
+            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s], kept[p][c] + ${at_once} * s);
+% if text.has_ones:
+    // sums of x, or what sums of quants begin with, the same in every row of a block
+    float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][2];
 #pragma unroll
-        for (int i = 0; i < ${-(-entries // 32)}; ++i) {
-            ${f"if (lane + 32 * i < {entries}) " if entries % 32 else ""}ready[lane + 32 * i] = fetched[i];
-        }
-% else:
-        for (int i = 0; i < ${entries // 128}; ++i) {
-            const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
-            __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
-% for line in stripe.quads.replace("__global", "__local").splitlines():
-            ${line}
+    for (int p = 0; p < ${parts}; ++p) {
+% for i in range(len(text.spans)):
+${products.sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
 % endfor
-% for j in range(4):
-            ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, z.s${j});
-% endfor
-        }
-% endif
-        WARP_SYNC();
-% if form.group:
-${fetch(f"at_k + {tile_k * warps}", " " * 8)}\
+    }
 % endif
 % endif
-#pragma unroll ${unroll}
-        for (int p = 0; p < ${parts}; ++p) {
-            uint pairs[${blocks_m}][${steps}][${pieces}][2];
+    int slot = 0, turn = 0, before = -1${', shift = 0' if is_repeated else ''};
+#pragma unroll 1
+    for (int n0 = (int)get_group_id(0) * ${tile_n};; n0 += further) {
+        float acc[${blocks_n}][${blocks_m}][4];
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
 #pragma unroll
             for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                for (int s = 0; s < ${steps}; ++s) split(next_x[c][s], line, pairs[c][s]);
-            at_k += ${tile.part};
-% if parts > 1:
-            if (p == ${parts - 1}) at_k += ${tile_k * (warps - 1)};
-% else:
-            at_k += ${tile_k * (warps - 1)};
-% endif
-${load_x("at_k", " " * 12)}\
-${multiply()}\
-        }
-    }
+                for (int e = 0; e < 4; ++e) acc[r][c][e] = 0.0f;
 
-    COPY_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __local float *sums = (__local float *)tiles;
-#pragma unroll
-    for (int r = 0; r < ${blocks_n}; ++r)
-#pragma unroll
-        for (int c = 0; c < ${blocks_m}; ++c)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
-                sums[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
-            }
-    barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
-    for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
-        const int i = at / ${tile_n}, j = at % ${tile_n};
-        if (m0 + i < m && n0 + j < n) {
-            float sum = 0.0f;
-            for (int other = 0; other < ${warps}; ++other) {
-% if folded:
-                for (int piece = 2; piece >= 0; --piece) sum += sums[(other * ${tile_m} + 3 * i + piece) * ${tile_n + pad} + j];
-% else:
-                sum += sums[(other * ${tile_m} + i) * ${tile_n + pad} + j];
-% endif
-            }
-            STORE1(sum${" * LOAD1(scales + n0 + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + n0 + j);
-        }
-    }
-}
-<%def name="load_x(at, to)">\
-${to}if (aligned) {
-% for c in range(blocks_m):
-% for s in range(steps):
-${to}    LOAD_X(next_x[${c}][${s}], x_${c} + ${at}${plus(16 * s)}, ${at}${plus(16 * s)} + 4 * part < ends_${c});
-% endfor
-% endfor
-${to}} else {
-% for c in range(blocks_m):
-% for s in range(steps):
-${to}    next_x[${c}][${s}] = ${at}${plus(16 * s)} + 4 * part < ends_${c} ? ${f"as_{raw}" if elem_bytes == 2 else ""}(vload4(0, x_${c} + ${at}${plus(16 * s)})) : (${raw})(0);
-% endfor
-% endfor
-${to}}
-</%def>\
-<%def name="fetch(at, to)">\
-#pragma unroll
-${to}for (int i = 0; i < ${-(-entries // 32)}; ++i) {
-${to}    const int at = lane + 32 * i, group = min((${at} + at / ${tile_n} * ${every}) / ${form.group}, k / ${form.group} - 1);
-${to}    fetched[i] = numbers(0, 0, scales + ${"2 * " if form.zeros else ""}(group * (long)n + min(n0 + at % ${tile_n}, n - 1)));
-${to}}
-</%def>\
-<%def name="copy(slot, round, to)">\
-${to}const int begin = (${round} * ${warps} + warp) * ${tile.bytes};
-#pragma unroll
-${to}for (int i = 0; i < ${tile_n // rows_at_once}; ++i) {
-% if tile.is_skewed:
-${to}    const int at = begin - ((n0 + copied + i * ${rows_at_once}) * row_bytes + begin & ${width - 1});
-% else:
-${to}    const int at = begin;
-% endif
-${to}    __global const uchar *row = from + (i * ${rows_at_once} * (long)row_bytes + at);
-${to}    const local_t place = base + to + ${slot} * ${stage_bytes} + i * ${rows_at_once * tile.stride};
-${to}    const int left = n0 + copied + i * ${rows_at_once} < n ? row_bytes - at : 0;
-#pragma unroll
-${to}    for (int byte = 0; byte < ${width * tile.copies}; byte += ${width * lanes}) {
-${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + byte, row + byte, byte + byte_0 < left ? ${width} : 0);
-${to}    }
-${to}}
-${to}COPY_COMMIT();
-</%def>\
-<%def name="multiply()">\
-% if text.has_zeros:
-            // sums of x, of which every row of the block has the same
-            float ones[${len(sums)}][${blocks_m}][4];
-#pragma unroll
-            for (int c = 0; c < ${blocks_m}; ++c) {
-% for g, members in enumerate(sums):
-                {
-                    float sum[${text.chains}][4];
-                    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
-% for place, s in enumerate(members):
-% for piece in reversed(range(pieces)):
-                    MMA(sum[${text.chain(place, piece)}], (uint4)(${pair(one)}), pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
-% endfor
-% endfor
-                    for (int e = 0; e < 4; ++e) ones[${g}][c][e] = ${text.added("sum[{}][e]")};
-                }
-% endfor
-            }
-% endif
-            __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
-% if tile.is_skewed:
-            const int skew_of = (n0 + line) * row_bytes + (round * ${warps} + warp) * ${tile.bytes};
-% endif
-% for g, members in enumerate(sums):
+        for (int round = 0; round < (n0 < n ? ${rounds} : 0); ++round) {
+            COPY_WAIT(${stages - 2});
+            WARP_SYNC();
             {
-                float sum[${blocks_n}][${blocks_m}][${text.chains}][4];
-#pragma unroll
-                for (int r = 0; r < ${blocks_n}; ++r)
-                    for (int c = 0; c < ${blocks_m}; ++c)
-                        for (int e = 0; e < 4; ++e) ${text.zero("sum[r][c][{}][e]")}
-% for place, s in enumerate(members):
-<%
-    step = tile.parts[0][s]
-    skip = plus(step.block * form.block_bytes)
-%>\
-#pragma unroll
-                for (int r = 0; r < ${blocks_n}; ++r) {
-                    const int o = ${text.quants_at(step)}, at = ${text.weights_at(step)};
-                    uint2 of[2];
-#pragma unroll
-                    for (int row = 0; row < 2; ++row) {
-                        __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""};
-% if stripe.upper:
-                        ${stripe.extra}
-                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o), ${step.half}, h >> (uint)(${stripe.upper}));
-% else:
-                        of[row] = quants(BYTES(p${plus(stripe.quants)} + o)${f", {step.half}" if stripe.run else ""});
-% endif
-                    }
-                    const uint4 block = (uint4)(of[0].x, of[1].x, of[0].y, of[1].y);
-#pragma unroll
-                    for (int c = 0; c < ${blocks_m}; ++c) {
-% for piece in reversed(range(pieces)):
-                        MMA(sum[r][c][${text.chain(place, piece)}], block, pairs[c][${s}][${piece}][0], pairs[c][${s}][${piece}][1]);
-% endfor
-                    }
-                }
-% endfor
-<%
-    step = tile.parts[0][members[0]]
-    skip = plus(step.block * form.block_bytes)
-    place = f"(p * {tile.part}{plus(tile.place(step))}) / {every}" if entries else ""
-%>\
-#pragma unroll
-                for (int r = 0; r < ${blocks_n}; ++r)
-#pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-% if entries:
-                        const float2 its = ready[${place} * ${tile_n} + r * 16 + h * 8 + line];
-% elif has_numbers:
-                        const float2 its = numbers(first + (r * 16 + h * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + h * 8) * row_bytes & {width - 1})" if tile.is_skewed else ""}, ${text.weights_at(step)}, 0);
-% endif
-#pragma unroll
-                        for (int c = 0; c < ${blocks_m}; ++c)
-#pragma unroll
-                            for (int e = 2 * h; e < 2 * h + 2; ++e) {
-% if has_numbers:
-                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")}) * its.x + acc[r][c][e];
-% else:
-                                acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
-% endif
-% if text.has_zeros:
-                                acc[r][c][e] = ${text.minus}its.y * ones[${g}][c][e] + acc[r][c][e];
-% endif
-                            }
-                    }
+                const int next = slot == 0 ? ${stages - 1} : slot - 1;
+${moves.copy("next", " " * 16)}\
             }
+            __local const uchar *tile = tiles + mine + slot * ${text.stage_bytes};
+            slot = slot == ${stages - 1} ? 0 : slot + 1;
+% if form.group or not is_kept:
+            const bool last = round == ${rounds - 1};
+            const int next_k = ${f"last ? warp * {tile_k} : (round + 1) * {tile_k * warps} + warp * {tile_k}" if rounds > 1 else f"warp * {tile_k}"};
+% endif
+% if entries:
+% if form.group:
+#pragma unroll
+            for (int i = 0; i < ${-(-entries // 32)}; ++i) {
+                ${f"if (lane + 32 * i < {entries}) " if entries % 32 else ""}ready[lane + 32 * i] = fetched[i];
+            }
+% else:
+            for (int i = 0; i < ${entries // 128}; ++i) {
+                const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
+                __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
+% for line in stripe.quads.replace("__global", "__local").splitlines():
+                ${line}
 % endfor
-</%def>\
+% for j in range(4):
+                ready[(4 * quad + ${j}) * ${tile_n} + row] = (float2)(d.s${j}, ${text.zero_of(f"d.s{j}", f"z.s{j}")});
+% endfor
+            }
+% endif
+            WARP_SYNC();
+% if form.group:
+${moves.fetch("(last ? n0 + further : n0)", "next_k", " " * 12)}\
+% endif
+% endif
+#pragma unroll ${parts if is_kept else unroll}
+            for (int p = 0; p < ${parts}; ++p) {
+% if not is_kept:
+                uint pairs[${blocks_m}][${steps}][${pieces}][2];
+#pragma unroll
+                for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s], pairs[c] + ${at_once} * s);
+                at_k = p == ${parts - 1} ? next_k : at_k + ${tile.part};
+${moves.load_x("next_x", "at_k", " " * 16)}\
+% endif
+${products.multiply("kept[p]" if is_kept else "pairs")}\
+            }
+        }
+
+        // a warp reads a block's sums behind its own share of the next one, and so seldom waits
+        if (before >= 0) {
+            SUMS_AWAIT(turn ^ 1);
+            __local const float *there = sums${f" + (turn ^ 1) * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
+% if text.rows * tile_n <= work_items:
+            const int at = ${f"id < shift ? id - shift + {work_items} : id - shift" if is_repeated else "id"};
+            if (at < ${text.rows * tile_n}) {
+% else:
+#pragma unroll 1
+            for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+% endif
+                const int i = at / ${tile_n}, j = at % ${tile_n};
+                if (m0 + i < m && before + j < n) {
+                    float sum = 0.0f;
+#pragma unroll
+                    for (int other = 0; other < ${warps}; ++other) sum += there[(other * ${text.rows} + i) * ${tile_n + pad} + j];
+                    STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+                }
+            }
+        }
+% if is_repeated and text.rows * tile_n < work_items:
+        // other warps store the next block
+        shift = (shift + ${text.rows * tile_n}) % ${work_items};
+% endif
+        if (n0 >= n) break;
+        __local float *mine_of = sums${f" + turn * {text.sums_bytes(warps, pad) // 4}" if is_repeated else ""};
+% if groups > 1:
+        // sums of all groups, which neighbouring lanes have
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+            for (int e = 0; e < 4; e += ${2 if rows_of_block == 1 else 1}) {
+                float sum = acc[r][0][e]${" + acc[r][0][e + 1]" if rows_of_block == 1 else ""};
+% for mask in (1, 2) if rows_of_block < 4 else (2,):
+                sum += from_lane(sum, ${mask});
+% endfor
+                if (part < ${max(1, rows_of_block // 2)}) {
+                    const int row = warp * ${text.rows} + ${"0" if rows_of_block == 1 else "part * 2 + e % 2"};
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = sum;
+                }
+            }
+% else:
+#pragma unroll
+        for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+            for (int c = 0; c < ${blocks_m}; ++c)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+                }
+% endif
+        WARP_SYNC();
+        SUMS_SENT(lane);
+        before = n0;
+        turn ^= 1;
+    }
+    COPY_WAIT(0);
+}

@@ -9,7 +9,8 @@ It is not the family for many rows, for which weights would be unpacked again an
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, TypeGuard
 
@@ -20,7 +21,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.parameters import Range, Unroll, Warps
-from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div
+from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import DTYPES, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -32,8 +33,16 @@ ROWS, COLUMNS = 8, 16
 """Rows of x and rows of w of one instruction."""
 PAD = 4
 """Floats after each row of sums in local memory, so that a warp meets no bank twice."""
+LONG_ROW = 8192
+"""Weights of a row from which 16 warps share it."""
+RESIDENT = 4096
+"""Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
+MOST_IDLE = 0.125
+"""Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
+FILE, BESIDE = 65536, 40
+"""Registers that work-items of a group share, and those of one beside the numbers it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class Config(BaseConfig):
     warps: Warps
     stages: Annotated[int, Range(2, 8)]
     unroll: Unroll
+    groups: Annotated[int, Range(0, 1 << 16)] = 0
 
     @property
     def tile_m(self) -> int:
@@ -64,18 +74,33 @@ class Config(BaseConfig):
         """Work-items per group."""
         return WARP * self.warps
 
+    def is_repeated(self, problem: PackedProblem) -> bool:
+        """Say whether a work-group computes more outputs than tile_n."""
+        return 0 < self.groups < ceil_div(problem.n, self.tile_n)
+
+    def rounds(self, problem: PackedProblem) -> int:
+        """Return the tiles of a row of w that a warp multiplies."""
+        return ceil_div(problem.k, self.tile_k * self.warps)
+
     def local_bytes(self, problem: PackedProblem) -> int:
-        """Return the bytes of local memory: tiles of each warp, and later its sums."""
+        """Return the bytes of local memory: tiles of each warp, and sums of one or two blocks."""
         cut = tile(problem, self.tile_k)
         tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
-        return self.warps * max(tiles, 4 * self.tile_m * (self.tile_n + PAD))
+        rows = self.tile_m if cut.groups == 1 else cut.rows
+        sums = 4 * rows * (self.tile_n + PAD)
+        return self.warps * (tiles + sums * (2 if self.is_repeated(problem) else 1))
 
     def registers(self, problem: PackedProblem) -> int:
         """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
         cut = tile(problem, self.tile_k)
-        x = cut.part // STEP * (8 if problem.dtype == "fp32" else 4)
+        if self.rounds(problem) == 1:
+            x = self.tile_k // STEP // cut.groups * (6 if problem.dtype == "fp32" else 2)
+            if cut.stripes.text.run:
+                x += 2 * self.tile_k // cut.span  # sums of x
+        else:
+            x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
-        chains = 3 if problem.dtype == "fp32" and not is_folded(problem) else 2
+        chains = 3 if problem.dtype == "fp32" else 2
         return self.blocks_m * (4 * (1 + chains) * self.blocks_n + x) + fetched
 
     def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
@@ -85,6 +110,11 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.tile_k % cut.unit:
             return f"tile_k={self.tile_k} is no multiple of {cut.unit}, whole blocks of weights"
+        if self.groups and not self.is_repeated(problem):
+            blocks = ceil_div(problem.n, self.tile_n)
+            return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"
+        if self.unroll > 1 and self.rounds(problem) == 1:
+            return f"unroll={self.unroll}: a tile whose x is kept is written out as a whole"
         if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
             return f"tile_k={self.tile_k} and groups of {group} do not divide"
         if cut.is_skewed and (problem.k % self.tile_k or problem.n * cut.row_bytes % cut.width):
@@ -92,8 +122,9 @@ class Config(BaseConfig):
                 f"{problem.n} rows of {cut.row_bytes} B begin between multiples of {cut.width} B: "
                 f"the last must end at one, and each at the end of a tile of {self.tile_k} weights"
             )
-        if (kept := self.registers(problem)) > MAX_REGISTERS:
-            return f"a work-item would keep {kept} numbers; at most {MAX_REGISTERS} fit"
+        most = min(MAX_REGISTERS, FILE // self.work_items - BESIDE)
+        if (kept := self.registers(problem)) > most:
+            return f"a work-item would keep {kept} numbers; at most {most} fit"
         return None
 
     def needs(self, problem: PackedProblem) -> Needs:
@@ -114,6 +145,32 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if "mma" not in limits.instructions:
         return []
+    return [*_of_kept_x(problem, limits), *_of_rounds(problem, limits)]
+
+
+def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose warps have one tile of each row, for as many groups as units hold.
+
+    With 4096 weights 8 warps with tiles of 512 are faster than 16 with 256 (H200, 4 bits), unless
+    tiles are skewed; one such group on a unit is faster than two.
+    """
+    if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
+        return
+    lengths = (512, 256, 1024)
+    if tile(problem, 256).is_skewed:
+        lengths = (256, 512, 1024)
+    elif problem.packing.block_bytes >= problem.packing.block:
+        lengths = (1024, 512, 256)
+    blocks = ceil_div(problem.n, COLUMNS)
+    for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
+        warps = ceil_div(problem.k, tile_k)
+        groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
+        groups = groups if blocks > 2 * groups else 0
+        yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
+
+
+def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose warps take several tiles of a row, one after the other."""
     blocks_m = min(4, ceil_div(problem.m, ROWS))
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
@@ -121,26 +178,41 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
         tiles = ((2, 128), (1, 256), (1, 128))
-    elif problem.dtype == "fp32" and not is_folded(problem):
+        if problem.dtype == "fp32":
+            tiles = ((2, 128), (4, 256), (2, 256), (1, 256))
+    elif problem.dtype == "fp32":
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
-    return [
-        Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=2 if tile_k > 64 else 1)
-        for warps in ((8, 4, 2) if few else (4, 2))
-        for blocks_n, tile_k in sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed)
-    ]
+    tiles = tuple(sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed))
+    bytewise = problem.packing.block_bytes >= problem.packing.block
+    shared = (8, 4, 2) if bytewise or problem.k < LONG_ROW else (16, 8, 4, 2)
+    pairs = [(warps, one) for warps in (shared if few else (4, 2)) for one in tiles]
+    if problem.k >= RESIDENT:
+        pairs.sort(key=lambda pair: _idle(problem.k, pair[0] * pair[1][1]) > MOST_IDLE)
+    for warps, (blocks_n, tile_k) in pairs:
+        one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
+        longer = tile_k > 64 and one.rounds(problem) > 1
+        yield replace(one, unroll=2) if longer else one
 
 
-def is_folded(problem: PackedProblem) -> bool:
-    """Say whether three pieces of each row of x are rows of one block."""
-    return problem.dtype == "fp32" and 3 * problem.m <= ROWS and "m" not in problem.free
+def _idle(k: int, step: int) -> float:
+    """Return the time of warps, as part of their work, that wait while others have a tile."""
+    return ceil_div(k, step) * step / k - 1
+
+
+def rows_of_block(problem: PackedProblem) -> int:
+    """Return the rows of x in the columns of an instruction: a power of two, 8 if m may change."""
+    if "m" in problem.free or problem.m > ROWS // 2:
+        return ROWS
+    return 1 << (problem.m - 1).bit_length()
 
 
 @lru_cache(maxsize=256)
 def tile(problem: PackedProblem, tile_k: int) -> Tile:
     """Return how the weights of a problem lie in local memory."""
-    return Tile(problem.packing, tile_k, problem.packing.row_bytes(problem.k))
+    row_bytes = problem.packing.row_bytes(problem.k)
+    return Tile(problem.packing, tile_k, row_bytes, rows_of_block(problem))
 
 
 def units(problem: PackedProblem, config: Config) -> str:
@@ -149,6 +221,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         "packed_mma_units",
         dtype="fp16" if problem.dtype == "fp16" else "bf16",
         elem_bytes=DTYPES[problem.dtype],
+        x_bytes=16 if problem.dtype == "fp32" else 2 * tile(problem, config.tile_k).stretch,
         width=tile(problem, config.tile_k).width,
     )
 
@@ -164,7 +237,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             units=units(problem, config),
-            text=Text(cut, config.tile_m, config.tile_n, elem_bytes, is_folded(problem)),
+            text=Text(cut, config.tile_m, config.tile_n, problem.dtype),
             tile=cut,
             work_items=config.work_items,
             tile_m=config.tile_m,
@@ -172,18 +245,20 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             pad=PAD,
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,
-            folded=is_folded(problem),
-            magic=0x6400 if problem.dtype == "fp16" else 0x4300,
-            one=0x3C00 if problem.dtype == "fp16" else 0x3F80,
+            rounds=config.rounds(problem),
+            is_repeated=config.is_repeated(problem),
+            k=problem.k,
+            row_bytes=cut.row_bytes,
         )
 
-    groups = ceil_div(problem.n, config.tile_n)
+    blocks = ceil_div(problem.n, config.tile_n)
+    groups = config.groups if config.is_repeated(problem) else blocks
     launch = Launch(
         text=text,
         kernel=NAME,
         global_size=(groups * config.work_items, ceil_div(problem.m, config.tile_m), 1),
         local_size=(config.work_items, 1, 1),
-        args=arguments(problem, Scalar(problem.k)),
+        args=arguments(problem),
         local_bytes=config.local_bytes(problem),
     )
     return Plan((launch,))

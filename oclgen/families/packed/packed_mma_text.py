@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from oclgen.families.packed.packed_formats import Text as Stripe
-from oclgen.families.packed.packed_mma_tiles import STEP, MatrixStep, Tile
+from oclgen.families.packed.packed_mma_tiles import COLUMNS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 3
 """Numbers of 16 bits that together are a number of fp32."""
+LONG_CHAIN = 8
+"""Steps from which two sums wait less than adding both costs."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +20,15 @@ class Text:
 
     Attributes:
         tile: how weights lie in local memory.
-        tile_m: rows of x of a work-group, each piece of a folded one for itself.
+        tile_m: columns of sums of a work-group.
         tile_n: rows of w of a work-group.
-        elem_bytes: bytes of an element of x; 4: it is multiplied in `PIECES`.
-        folded: the pieces are columns of one block, not blocks.
+        dtype: of x.
     """
 
     tile: Tile
     tile_m: int
     tile_n: int
-    elem_bytes: int
-    folded: bool
+    dtype: str
 
     @property
     def stripe(self) -> Stripe:
@@ -47,19 +46,125 @@ class Text:
         return "-" if "- z" in self.stripe.weight else ""
 
     @property
+    def rows_of_block(self) -> int:
+        """Rows of x in the columns of an instruction."""
+        return self.tile.rows if self.tile.groups > 1 else COLUMNS
+
+    @property
     def rows(self) -> int:
         """Rows of x of a work-group."""
-        return self.tile_m // PIECES if self.folded else self.tile_m
+        return self.tile_m if self.tile.groups == 1 else self.tile.rows
 
     @property
     def pieces(self) -> int:
         """Blocks that a block of x is multiplied as."""
-        return PIECES if self.elem_bytes == 4 and not self.folded else 1
+        return PIECES if self.dtype == "fp32" else 1
+
+    @property
+    def magic(self) -> int:
+        """Bits of a number whose last ones count up: from 128 in bf16, from 0 in fp16.
+
+        The smallest numbers of fp16 count in `Text.unit`: they need no bits but a quant's own.
+        """
+        return 0 if self.dtype == "fp16" else 0x4300
+
+    @property
+    def one(self) -> int:
+        """Bits of what a quant of 1 is, as quants are multiplied."""
+        return 1 if self.dtype == "fp16" else 0x3F80
+
+    @property
+    def unit(self) -> str:
+        """What sums are multiplied by at last, because a quant of 1 was multiplied as `one`."""
+        return " * 0x1p24f" if self.dtype == "fp16" else ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what quants are too large by is subtracted from each of them.
+
+        Of x in 16 bits it is subtracted from the sums: their last bits are lost by rounding, but
+        not those of results, which have fewer.
+        """
+        return self.dtype == "fp32"
+
+    @property
+    def excess(self) -> int:
+        """By what quants are too large, if that is subtracted from their sums; 0: by nothing."""
+        if self.is_exact or not self.stripe.run:
+            return 0
+        return self.stripe.offset + (128 if self.magic else 0)
+
+    @property
+    def has_ones(self) -> bool:
+        """Whether sums of x alone are needed."""
+        return self.has_zeros or self.excess > 0
+
+    def zero_of(self, scale: str, zero: str) -> str:
+        """Return what sums of x are multiplied by, from the two numbers of their weights.
+
+        What quants are too large by is part of it; without zeros, sums of quants begin with it.
+        """
+        if not self.has_zeros:
+            return "0.0f"
+        if not self.excess:
+            return zero
+        return f"{zero} {'+' if self.minus else '-'} {self.excess}.0f * {scale}"
+
+    @property
+    def items(self) -> int:
+        """Items of x that a lane loads at once: at most 16 bytes."""
+        return 4 if self.dtype == "fp32" else self.tile.stretch
+
+    @property
+    def raw(self) -> str:
+        """The type of these items, as they are loaded."""
+        return "float4" if self.dtype == "fp32" else f"uint{self.items // 2}"
 
     @property
     def steps(self) -> int:
-        """Steps of a part, whose x is in registers."""
-        return self.tile.part // STEP
+        """Steps whose x a lane has of a part."""
+        return len(self.x_places) * self.items // 4
+
+    @property
+    def lane_x(self) -> str:
+        """The place of a lane's items in a row of x, from a load's first."""
+        return f"{self.tile.stretch} * part{' + part / 2 * 16' if self.tile.is_by_twos else ''}"
+
+    @property
+    def x_places(self) -> list[int]:
+        """Distances, in a row of x, of what a lane loads for a part."""
+        tile = self.tile
+        runs = [
+            at + half
+            for at in range(0, tile.shared, 4 * tile.stretch * (2 if tile.is_by_twos else 1))
+            for half in ((0, STEP) if tile.is_by_twos else (0,))
+        ]
+        group = [at + four for at in runs for four in range(0, tile.stretch, self.items)]
+        return [span + at for span in range(0, tile.part, tile.span) for at in group]
+
+    def x_of(self, place: int) -> int:
+        """Return which four of the items that were loaded for a group a step multiplies.
+
+        Args:
+            place: of the step in its group.
+        """
+        if not self.tile.is_by_twos:
+            return place
+        return place // 4 * 4 + (0, 2, 1, 3)[place % 4]
+
+    @property
+    def steps_of_group(self) -> int:
+        """Steps whose sums have the same numbers."""
+        return self.tile.shared // STEP
+
+    @property
+    def spans(self) -> list[list[tuple[MatrixStep, int]]]:
+        """Steps of a part by the block of sums they add to, each with its group in it."""
+        steps, count = self.tile.parts[0], self.tile.span // STEP
+        return [
+            [(step, at // self.steps_of_group) for at, step in enumerate(steps[first:][:count])]
+            for first in range(0, len(steps), count)
+        ]
 
     @property
     def parts(self) -> int:
@@ -70,6 +175,10 @@ class Text:
     def stage_bytes(self) -> int:
         """Bytes of a warp's tile."""
         return self.tile_n * self.tile.stride
+
+    def sums_bytes(self, warps: int, pad: int) -> int:
+        """Return the bytes of all warps' sums of a block, `pad` floats behind each row of x."""
+        return 4 * warps * self.rows * (self.tile_n + pad)
 
     @property
     def rows_at_once(self) -> int:
@@ -86,15 +195,12 @@ class Text:
         """Weights that share such a number; 0: there is none."""
         return self.tile.tile_k // self.tile.entries if self.tile.entries else 0
 
-    @cached_property
-    def sums(self) -> list[list[int]]:
-        """Steps of a part, by their places in it, that share their numbers."""
-        return self.tile.sums(self.tile.parts[0])
-
     @property
     def chains(self) -> int:
-        """Sums that do not wait for each other: of the pieces, or of every second step."""
-        return self.pieces if self.pieces > 1 else min(2, len(self.sums[0]))
+        """Sums that do not wait for each other: of the pieces, or of every second of many steps."""
+        if self.pieces > 1:
+            return self.pieces
+        return 2 if self.tile.span // STEP >= LONG_CHAIN else 1
 
     def chain(self, place: int, piece: int) -> int:
         """Return which of the chains adds the product of a piece, `place`-th of its sum."""
@@ -120,8 +226,22 @@ class Text:
         return form.row_bytes(self.tile.part) if self.per_block == 1 else form.block_bytes
 
     def quants_at(self, step: MatrixStep) -> str:
-        """Return the first byte of a step's quants in the block of part `p`."""
-        return f"{step.o}{self._further(self.tile.part // self.tile.stripes.halves)}"
+        """Return the first byte of a step's quants in the block of part `p`, of lane 0.
+
+        A lane's bytes of two steps are neighbours, if it has as many.
+        """
+        first = step.o + (4 - STEP if self.tile.second(step) else 0)
+        return f"{first}{self._further(self.tile.part // self.tile.stripes.halves)}"
+
+    def word_at(self, step: MatrixStep) -> str:
+        """Return the name of what loads a step's quants: of words at multiples of 4 bytes or not.
+
+        Rows of a tile begin at multiples of `Tile.unit_bytes`.
+        """
+        form = self.tile.format
+        distance = step.block * form.block_bytes + self.stripe.quants + step.o
+        known = self.tile.unit_bytes % 4 == 0 and self.part_bytes % 4 == 0
+        return "WORD" if known and distance % 4 == 0 else "BYTES"
 
     def weights_at(self, step: MatrixStep) -> str:
         """Return the place of a step's first weight in the block of part `p`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from math import gcd, lcm
 
 from oclgen.families.packed.packed_formats import Stripes
@@ -18,6 +17,8 @@ from oclgen.plan import ceil_div
 
 STEP = 16
 """Weights of a row that one instruction multiplies, and bytes that its lanes read together."""
+COLUMNS = 8
+"""Columns of sums that an instruction adds to."""
 COPIES = (16, 8)
 """Bytes that one `cp.async` copies, from multiples of that."""
 FLUSHED = 64
@@ -43,11 +44,20 @@ class MatrixStep:
 
 @dataclass(frozen=True)
 class Tile:
-    """Weights of a row that a warp copies at once, as bytes of one format."""
+    """Weights of a row that a warp copies at once, as bytes of one format.
+
+    Attributes:
+        format: of the weights.
+        tile_k: weights of a row in a tile.
+        row_bytes: bytes of a row of w.
+        rows: rows of x in the 8 columns of an instruction; the other columns multiply further
+            groups of weights by the same rows.
+    """
 
     format: Format
     tile_k: int
     row_bytes: int
+    rows: int
 
     @property
     def stripes(self) -> Stripes:
@@ -60,9 +70,44 @@ class Tile:
         return lcm(self.format.block, self.part)
 
     @property
+    def groups(self) -> int:
+        """Groups of weights whose sums are columns of one block, each with numbers of its own.
+
+        A column has x of its own group and zeros for the others. So the numbers of all groups
+        multiply one block of sums, of which no column is idle.
+        """
+        return max(1, min(COLUMNS // self.rows, self.tile_k // self.shared))
+
+    @property
+    def stretch(self) -> int:
+        """Neighbouring weights of a lane: 8 of two steps, where both have the same numbers.
+
+        x is then loaded by 16 bytes, and a warp's loads touch half as many lines: at most 64
+        bytes of each row of x. Runs of 16 bytes are taken by twos.
+        """
+        run = self.stripes.text.run
+        wide = self.shared >= (4 if run == STEP else 2) * STEP and run <= 2 * STEP
+        return 8 if wide else 4
+
+    @property
+    def is_by_twos(self) -> bool:
+        """Whether two lanes share a run of bytes, and four lanes two runs."""
+        return self.stretch > 4 and self.stripes.text.run == STEP
+
+    def second(self, step: MatrixStep) -> bool:
+        """Say whether a step has the second four of its lanes' eight weights."""
+        apart = 2 * STEP if self.is_by_twos else STEP
+        return self.stretch > 4 and self.place(step) // apart % 2 == 1
+
+    @property
+    def span(self) -> int:
+        """Weights of a row that one block of sums has."""
+        return self.groups * self.shared
+
+    @property
     def part(self) -> int:
         """Weights whose x is in registers at a time: both halves of the bytes they lie in."""
-        return max(FLUSHED, 2 * self.stripes.text.run)
+        return max(FLUSHED, 2 * self.stripes.text.run, self.span)
 
     @property
     def bytes(self) -> int:
@@ -128,12 +173,6 @@ class Tile:
     def place(self, step: MatrixStep) -> int:
         """Return the place of a step's first weight in the tile."""
         return step.block * self.format.block + step.at
-
-    def sums(self, part: list[MatrixStep]) -> list[list[int]]:
-        """Return the steps of a part, by their places in it, that share their numbers."""
-        places = [self.place(step) // self.shared for step in part]
-        grouped = groupby(range(len(part)), key=places.__getitem__)
-        return [list(indices) for _, indices in grouped]
 
     @property
     def shared(self) -> int:

@@ -1,12 +1,13 @@
 <%doc>
 What products with packed weights ask of NVIDIA's GPUs, one instruction each: `cp.async`,
-`mma.sync`, and the difference of two pairs.
+`mma.sync`, `mbarrier`, and the difference of two pairs.
 
 MMA(c, a, b0, b1) adds a 16 x 16 block times a 16 x 8 block to the 16 x 8 block c: of it a work-item
 holds two neighbours in row lane / 4 and two in the row 8 below, at column lane % 4 * 2.
 
 dtype       "fp16" or "bf16": of the pairs
 elem_bytes  bytes of an element of x
+x_bytes     bytes of x that a lane loads at once
 width       bytes of a copy
 </%doc>
 <% kind = {"fp16": "f16", "bf16": "bf16"}[dtype] %>\
@@ -19,7 +20,19 @@ local_t shared_address(__local const void *pointer)
     __asm__("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(pointer));
     return address;
 }
-#define UNIT_MEMORY const local_t base = shared_address(tiles);
+#define UNIT_MEMORY __local ulong sums_sent; const local_t base = shared_address(tiles), sent = shared_address(&sums_sent);
+
+/* a barrier in two halves: once each warp's first lane has said that its sums are sent for the n-th
+   time, none waits any longer for that; `parity` is n's last bit, counted from 0 */
+#define SUMS_BEGIN(id, warps) do { \
+    if ((id) == 0) __asm__ volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(sent), "r"(warps) : "memory"); \
+    barrier(CLK_LOCAL_MEM_FENCE); \
+} while (0)
+#define SUMS_SENT(lane) if ((lane) == 0) __asm__ volatile( \
+    "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(sent) : "memory")
+#define SUMS_AWAIT(parity) __asm__ volatile( \
+    "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @!done bra again; }" \
+    :: "r"(sent), "r"(parity) : "memory")
 
 /* copies ${width} bytes, or as many zeros where `valid` is 0 */
 #define COPY_BYTES(to, from, valid) __asm__ volatile( \
@@ -29,17 +42,24 @@ local_t shared_address(__local const void *pointer)
 #define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
 #define WARP_SYNC() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 
-/* four neighbours of x, or zeros; such loads stay where they are written, far before their use */
+/* the number of the lane whose index differs in the bits of the mask */
+float from_lane(const float value, const int mask)
+{
+    float d;
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(d) : "f"(value), "r"(mask));
+    return d;
+}
+
+/* neighbours of x, or zeros; such loads stay where they are written, far before their use */
+<%
+    word, letter, zero = ("f32", "f", "0f00000000") if elem_bytes == 4 else ("b32", "r", "0")
+    names = "xyzw"[: x_bytes // 4]
+    registers = ", ".join(f"%{i}" for i in range(len(names)))
+%>\
 #define LOAD_X(value, p, valid) __asm__ volatile( \
-% if elem_bytes == 4:
-    "{ .reg .pred go; setp.ne.s32 go, %5, 0; mov.f32 %0, 0f00000000; mov.f32 %1, 0f00000000; " \
-    "mov.f32 %2, 0f00000000; mov.f32 %3, 0f00000000; @go ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; }" \
-    : "=f"((value).x), "=f"((value).y), "=f"((value).z), "=f"((value).w) : "l"(p), "r"((int)(valid)))
-% else:
-    "{ .reg .pred go; setp.ne.s32 go, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; " \
-    "@go ld.global.nc.v2.b32 {%0, %1}, [%2]; }" \
-    : "=r"((value).x), "=r"((value).y) : "l"(p), "r"((int)(valid)))
-% endif
+    "{ .reg .pred go; setp.ne.s32 go, %${len(names) + 1}, 0; ${" ".join(f"mov.{word} %{i}, {zero};" for i in range(len(names)))} " \
+    "@go ld.global.nc.v${len(names)}.${word} {${registers}}, [%${len(names)}]; }" \
+    : ${", ".join(f'"={letter}"((value).{name})' for name in names)} : "l"(p), "r"((int)(valid)))
 
 /* a & mask | bits, which compilers make two instructions of where both are constants */
 uint masked(const uint a, const uint mask, const uint bits)

@@ -175,7 +175,9 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
         kernel=NAME,
         global_size=(config.local_k, groups_n, ceil_div(problem.m, config.item_m)),
         local_size=(config.local_k, config.local_n, 1),
-        args=arguments(problem, Scalar(cut.of_row(problem.k))),
+        args=arguments(
+            problem, Scalar(problem.packing.row_bytes(problem.k)), Scalar(cut.of_row(problem.k))
+        ),
         local_bytes=config.local_bytes,
     )
     return Plan((launch,))
@@ -186,11 +188,11 @@ def arguments(problem: PackedProblem, *last: Arg) -> tuple[Arg, ...]:
 
     Args:
         problem: whose row strides a caller may replace.
-        last: what follows the bytes of a row of w.
+        last: what follows m and n.
     """
     scales = buffer("scales") if problem.packing.group is not None else ()
     return (
         *buffer("x"), Scalar(problem.k, name="ld_x"), *buffer("w"), *scales,
         *buffer("y"), Scalar(problem.n, name="ld_y"),
-        Scalar(problem.m), Scalar(problem.n), Scalar(problem.packing.row_bytes(problem.k)), *last,
+        Scalar(problem.m), Scalar(problem.n), *last,
     )  # fmt: skip

@@ -1,0 +1,78 @@
+<%doc>
+What packed weights are to `packed_mma`: bytes of local memory, pairs of quants, and numbers.
+
+tile, text, elem_bytes  as in `packed_mma`
+</%doc>
+<%!
+    from oclgen.families.packed.packed_mma_text import pair
+%>\
+<%def name="functions()">\
+<% stripe, magic, pieces = tile.stripes.text, text.magic, text.pieces %>\
+#define WORD(p) (*(__local const uint *)(p))
+% if tile.stripes.word == 4:
+#define ANY_WORD(p) WORD(p)
+% else:
+#define ANY_WORD(p) ((uint)((__local const ushort *)(p))[0] | (uint)((__local const ushort *)(p))[1] << 16)
+% endif
+#define WORDS_T uint
+#define BYTES(p) ANY_WORD((p) + ${tile.stretch} * part)
+% if tile.format.group != 0:
+
+/* what sums of quants from place `at` of the block at p are multiplied by, and what sums of x are */
+float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
+{
+% for line in stripe.numbers.replace("__global", "__local").splitlines():
+    ${line}
+% endfor
+    return (float2)(d, ${text.zero_of("d", "z")});
+}
+% endif
+
+/* four quants of four packed bytes: the pairs of the even and of the odd ones */
+% if stripe.run:
+uint2 quants(const uint bytes, const int high${", const uint upper, const uint shift" if stripe.upper else ""})
+{
+    uint even = masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)});
+    uint odd = masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)});
+% if stripe.upper:
+    even = masked(upper << 4 >> shift, 0x00300030u, even);
+    odd = masked(upper >> (4 + shift), 0x00300030u, odd);
+% endif
+% if text.is_exact:
+    even = difference(even, ${pair(magic | stripe.offset)});
+    odd = difference(odd, ${pair(magic | stripe.offset)});
+% endif
+    return (uint2)(even, odd);
+}
+% else:
+uint2 quants(const uint bytes)
+{
+    const uint2 low = (uint2)(
+        masked(bytes, 0x007f007fu, ${pair(magic)}), masked(bytes >> 8, 0x007f007fu, ${pair(magic)}));
+    const uint2 signs = (uint2)(
+        masked(bytes, 0x00800080u, ${pair(magic)}), masked(bytes >> 8, 0x00800080u, ${pair(magic)}));
+    return (uint2)(difference(low.x, signs.x), difference(low.y, signs.y));
+}
+% endif
+
+/* the pieces of four or eight neighbours of x, as the pairs of the even and of the odd of each four */
+void split(const ${text.raw} value, uint (*pairs)[${pieces}][2])
+{
+% if elem_bytes == 2:
+% for four in range(text.items // 4):
+<% low, high = ("x", "y") if four == 0 else ("z", "w") %>\
+    pairs[${four}][0][0] = low_halves(value.${low}, value.${high});
+    pairs[${four}][0][1] = high_halves(value.${low}, value.${high});
+% endfor
+% else:
+    float4 rest = value;
+#pragma unroll
+    for (int piece = 0; piece < ${pieces}; ++piece) {
+        const uint4 bits = as_uint4(rest);
+        pairs[0][piece][0] = high_halves(bits.x, bits.z);
+        pairs[0][piece][1] = high_halves(bits.y, bits.w);
+        rest -= as_float4(bits & 0xffff0000u);
+    }
+% endif
+}
+</%def>\
