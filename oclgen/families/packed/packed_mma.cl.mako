@@ -2,13 +2,15 @@
 y = x w^T for few rows of x on matrix units: weights are unpacked to pairs of 16 bits, which are
 exact, and their numbers multiply sums of products.
 
-A work-group computes tile_n outputs after the other for tile_m rows of x: every `groups`-th of
-them, or one. Its warps share k: each copies tiles of its own, tile_k weights of tile_n rows as they
-are packed, `stages` at a time, and waits for none of the others until all add up in local memory.
-Where a warp has one tile of each row, its x stays in registers. A block of sums has further groups
-of weights in the columns that x leaves: see `packed_mma_tiles.Tile.groups`. Of 16 x 16 weights a lane has four of row lane / 4
-and four of the row 8 below: those of four neighbouring bytes. The instruction's order of k is
-theirs, so x is read where it lies, four neighbours by each lane. What lies past an edge is zero.
+A work-group computes one block of tile_n outputs, for tile_m rows of x, or several one after the
+other. Its warps share k: each copies tiles of its own, tile_k weights of tile_n rows as they are
+packed, `stages` at a time, and waits for none of the others until all add up in local memory. A
+warp that has one tile of each row keeps its x in registers.
+
+Of 16 x 16 weights a lane has four of row lane / 4 and four of the row 8 below: those of four
+neighbouring bytes. The instruction's order of k is theirs, so x is read where it lies, four or
+eight neighbours by each lane. Columns that x leaves multiply further groups of weights: see
+`packed_mma_tiles.Tile.groups`. What lies past an edge is zero.
 
 units               `packed_mma_units`
 text                counts and pieces of text: see `packed_mma_text`
@@ -18,6 +20,7 @@ tile_k              weights of a row in a tile
 warps, work_items   warps of a work-group, and their work-items
 stages              tiles of a warp in local memory
 rounds              tiles of a row that a warp multiplies
+is_repeated         whether a work-group computes several blocks of outputs
 k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums

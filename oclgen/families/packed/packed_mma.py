@@ -1,8 +1,8 @@
 """Products of few rows with packed weights on matrix units, by `mma.sync` in inline PTX.
 
 Quants of up to 8 bits are exact as fp16 or bf16. So the units multiply quants, and the numbers of a
-block multiply the sums. x in fp32 is split into three pieces of bf16 whose sum is x; only an
-infinite x gives NaN. Up to 8 rows take as long as one.
+block multiply the sums. x in fp32 is split into three pieces of bf16 whose sum is x. Of x in 16
+bits, what quants are too large by is subtracted from sums. An infinite x gives NaN.
 
 It is not the family for many rows, for which weights would be unpacked again and again.
 """
