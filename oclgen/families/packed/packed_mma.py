@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Annotated, TypeGuard
 
 from oclgen.families.packed.packed_mma_text import Text
-from oclgen.families.packed.packed_mma_tiles import STEP, Tile
+from oclgen.families.packed.packed_mma_tiles import Tile
 from oclgen.families.packed.packed_rows import arguments
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -82,26 +82,28 @@ class Config(BaseConfig):
         """Return the tiles of a row of w that a warp multiplies."""
         return ceil_div(problem.k, self.tile_k * self.warps)
 
+    def text(self, problem: PackedProblem) -> Text:
+        """Return the pieces of the kernel's text, and their counts."""
+        return Text(tile(problem, self.tile_k), self.tile_m, self.tile_n, problem.dtype)
+
     def local_bytes(self, problem: PackedProblem) -> int:
         """Return the bytes of local memory: tiles of each warp, and sums of one or two blocks."""
-        cut = tile(problem, self.tile_k)
-        tiles = self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
-        rows = self.tile_m if cut.groups == 1 else cut.rows
-        sums = 4 * rows * (self.tile_n + PAD)
-        return self.warps * (tiles + sums * (2 if self.is_repeated(problem) else 1))
+        cut, text = tile(problem, self.tile_k), self.text(problem)
+        tiles = self.warps * self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
+        return tiles + text.sums_bytes(self.warps, PAD) * (2 if self.is_repeated(problem) else 1)
 
     def registers(self, problem: PackedProblem) -> int:
         """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
-        cut = tile(problem, self.tile_k)
+        cut, text = tile(problem, self.tile_k), self.text(problem)
         if self.rounds(problem) == 1:
-            x = self.tile_k // STEP // cut.groups * (6 if problem.dtype == "fp32" else 2)
-            if cut.stripes.text.run:
-                x += 2 * self.tile_k // cut.span  # sums of x
+            x = text.parts * text.steps * 2 * text.pieces
+            ones = text.parts * len(text.spans) * 2 if text.has_ones else 0
         else:
-            x = cut.part // STEP // cut.groups * (8 if problem.dtype == "fp32" else 4)
+            x = text.steps * (2 * text.pieces + DTYPES[problem.dtype])
+            ones = 0
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
-        chains = 3 if problem.dtype == "fp32" else 2
-        return self.blocks_m * (4 * (1 + chains) * self.blocks_n + x) + fetched
+        sums = 4 * (1 + text.chains) * self.blocks_n
+        return self.blocks_m * (sums + x + ones) + fetched
 
     def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -237,7 +239,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             units=units(problem, config),
-            text=Text(cut, config.tile_m, config.tile_n, problem.dtype),
+            text=config.text(problem),
             tile=cut,
             work_items=config.work_items,
             tile_m=config.tile_m,
