@@ -101,6 +101,17 @@ class Kernel:
         """The parameters that are numbers."""
         return tuple(p for p in self.parameters if isinstance(p, Scalar))
 
+    def is_read_only(self, operand: Operand) -> bool:
+        """Say whether the body writes nothing to an operand, which is then declared const.
+
+        A command counts as one that writes to all other memory: what was made of weights is then
+        made anew (csrc/runtime/kept.h).
+        """
+        if operand.role != "address":
+            return operand.role == "input"
+        name, text = operand.name, self.body + self.helpers
+        return not any(way in text for way in (f"STORE_{name}", f"STORES_{name}", f"{name}_data"))
+
 
 @dataclass(frozen=True, slots=True)
 class ItemSharing:

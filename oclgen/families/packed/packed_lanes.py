@@ -34,8 +34,9 @@ MAX_VECTORS = 48
 """Vectors of sums of a work-item; more spill to memory."""
 ITEMS_PER_UNIT = 8
 """Work-items of a core: each costs as much as some hundred weights of a row of lanes."""
-MOST_IN_TURN = 16
-"""Groups of rows that a work-item multiplies one after the other; more save nothing."""
+MOST_IN_TURN = 64
+"""Groups of rows that a work-item multiplies one after the other: what is asked for beyond its last
+group is in vain."""
 AHEAD = 1024
 """Words of quants that a processor is asked for before it reads them, where a block of a row has 4:
 4096 bytes, as in `packed_rows`. Where it has 8, words are read twice as fast."""
