@@ -107,8 +107,8 @@ class Kernel:
         A command counts as one that writes to all other memory: what was made of weights is then
         made anew (csrc/runtime/kept.h).
         """
-        if operand.role != "address":
-            return operand.role == "input"
+        if operand.role not in ("input", "address"):
+            return False
         name, text = operand.name, self.body + self.helpers
         return not any(way in text for way in (f"STORE_{name}", f"STORES_{name}", f"{name}_data"))
 
