@@ -159,28 +159,6 @@ def test_a_static_cache_is_written_in_few_launches() -> None:
         check(static_cache, [*given, position], 3, exact=True)
 
 
-@pytest.mark.parametrize(("width", "is_one"), [(8, True), (8192, False)])
-def test_small_steps_on_a_processor_are_computed_in_order(width: int, is_one: bool) -> None:
-    """A counter is advanced behind what reads it."""
-    if torch.ocl.get_device_properties(0).opencl.info.kind != "cpu":
-        pytest.skip("work-items of GPUs walk parts side by side")
-
-    def counted(k: Any, v: Any, keys: Any, values: Any, seen: Any) -> Results:
-        places = torch.arange(k.shape[2], device=k.device) + seen
-        seen.add_(k.shape[2])
-        keys.index_copy_(2, places, k * 2)
-        values.index_copy_(2, places, v)
-        return keys, values, seen
-
-    cache = 1, 2, 16, width
-    given = [*drawn(torch.float32, (1, 2, 3, width), (1, 2, 3, width), cache, cache)]
-    given.append(torch.tensor([4]))
-    ours, kernels = run(counted, given)
-    assert (kernels.total() == 1) == is_one, kernels
-    for one, theirs in zip(ours, run(counted, given, "cpu")[0], strict=True):
-        assert torch.equal(one.cpu(), theirs)
-
-
 def test_a_range_of_one_number_is_spread() -> None:
     def call(x: Any) -> Results:
         return (torch.arange(5, 6, device=x.device) * 2 + x,)
