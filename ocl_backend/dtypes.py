@@ -5,6 +5,7 @@ It knows names and expressions of single items, not kernels.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -234,3 +235,13 @@ STORAGE: dict[torch.dtype, str] = {
 """The dtypes that the generated families compute with."""
 PRODUCT_STORAGE = {**STORAGE, torch.int8: "int8"}
 """Those whose products they compute."""
+
+
+def encode(value: str, number: float) -> float:
+    """Return `number` as a launch takes it for a scalar of C type `value`."""
+    if value == "float":
+        return float(number)
+    if value == "double":
+        bits: int = struct.unpack("q", struct.pack("d", number))[0]
+        return bits
+    return int(number)

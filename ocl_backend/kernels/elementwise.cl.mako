@@ -63,7 +63,7 @@ __kernel void ${kernel.name}_kernel(
 % if p in kernel.scalars:
     const ${p.argument.type} ${p.name}_given,
 % elif p.role != "position":
-    __global ${p.type.storage} *${p.name}_data, const long ${p.name}_start,
+    __global ${"const " if kernel.is_read_only(p) else ""}${p.type.storage} *${p.name}_data, const long ${p.name}_start,
 % endif
 % endfor
     const INDEX size_0\

@@ -8,7 +8,6 @@ ranges (a `position` is an index without a buffer).
 from __future__ import annotations
 
 import re
-import struct
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import DType, dtype_of
+from ocl_backend.dtypes import DType, dtype_of, encode
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import Dimensions, Sizes, broadcast_strides, collapse
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
@@ -100,6 +99,17 @@ class Kernel:
     def scalars(self) -> tuple[Scalar, ...]:
         """The parameters that are numbers."""
         return tuple(p for p in self.parameters if isinstance(p, Scalar))
+
+    def is_read_only(self, operand: Operand) -> bool:
+        """Say whether the body writes nothing to an operand, which is then declared const.
+
+        A command counts as one that writes to all other memory: what was made of weights is then
+        made anew (csrc/runtime/kept.h).
+        """
+        if operand.role not in ("input", "address"):
+            return False
+        name, text = operand.name, self.body + self.helpers
+        return not any(way in text for way in (f"STORE_{name}", f"STORES_{name}", f"{name}_data"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +248,6 @@ def found(
     return run, [
         v.data_ptr() if isinstance(v, Tensor) else encode(next(scalars).value, v) for v in given
     ]
-
-
-def encode(value: str, number: float) -> float:
-    """Return `number` as a launch takes it for a scalar of C type `value`."""
-    if value == "float":
-        return float(number)
-    if value == "double":
-        bits: int = struct.unpack("q", struct.pack("d", number))[0]
-        return bits
-    return int(number)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import dtype_of, encode
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import broadcast_strides
 from ocl_backend.kernels.elementwise import (
@@ -21,7 +21,6 @@ from ocl_backend.kernels.elementwise import (
     Operand,
     Run,
     Scalar,
-    encode,
     prepare_elementwise,
 )
 from ocl_backend.kernels.owners import Dim, Owners, are_possible, owners

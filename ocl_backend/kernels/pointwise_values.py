@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ocl_backend.kernels.elementwise import Kernel, encode
+from ocl_backend.dtypes import encode
+from ocl_backend.kernels.elementwise import Kernel
 
 
 def values_of(

@@ -81,6 +81,21 @@ def test_masks_and_shared_heads(device: Any, kind: str) -> None:
     check(device, masked, *inputs(33, 70, 24, 16, heads=4, shared=2), tolerance=3e-6)
 
 
+@pytest.mark.parametrize("seen", [slice(0, 20), slice(33, 50), slice(67, 70)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_token_sees_a_part_of_the_keys(device: Any, seen: slice, step: int) -> None:
+    """A static cache has room for keys to come, so that whole vectors of keys are masked."""
+    q, k, v = inputs(1, 70, 64, 64, heads=6)
+    masks = torch.full((1, 70, step), -torch.inf)
+    masks[:, seen] = 0.5
+
+    def masked(to: Any) -> Tensor:
+        mask = masks.to(to)[..., 0]
+        return attention(q.to(to), k.to(to), v.to(to), mask, enable_gqa=True)
+
+    assert relative(masked(place(device)), masked("cpu")) <= 3e-6
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_summed_in_full(device: Any, dtype: Any) -> None:
     if device.index and dtype is torch.float16:

@@ -1,4 +1,4 @@
-"""Loose chains of comparisons, and of images in channels_last."""
+"""Loose chains of comparisons, of images in channels_last, and of small steps in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from tests.ocl_backend.test_loose import DTYPES, Results, check, drawn
+from tests.ocl_backend.test_loose import DTYPES, Results, check, drawn, run
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -49,3 +49,25 @@ def test_images_in_channels_last_are_walked_as_they_lie(dtype: Any) -> None:
         return ((x.mT * 2 + other).mT * 3, x.mT + 1)
 
     check(turned, drawn(dtype, (4, 6, 10), (4, 10, 6)), 3, exact=True)
+
+
+@pytest.mark.parametrize(("width", "is_one"), [(8, True), (8192, False)])
+def test_small_steps_on_a_processor_are_computed_in_order(width: int, is_one: bool) -> None:
+    """A counter is advanced behind what reads it."""
+    if torch.ocl.get_device_properties(0).opencl.info.kind != "cpu":
+        pytest.skip("work-items of GPUs walk parts side by side")
+
+    def counted(k: Any, v: Any, keys: Any, values: Any, seen: Any) -> Results:
+        places = torch.arange(k.shape[2], device=k.device) + seen
+        seen.add_(k.shape[2])
+        keys.index_copy_(2, places, k * 2)
+        values.index_copy_(2, places, v)
+        return keys, values, seen
+
+    cache = 1, 2, 16, width
+    given = [*drawn(torch.float32, (1, 2, 3, width), (1, 2, 3, width), cache, cache)]
+    given.append(torch.tensor([4]))
+    ours, kernels = run(counted, given)
+    assert (kernels.total() == 1) == is_one, kernels
+    for one, theirs in zip(ours, run(counted, given, "cpu")[0], strict=True):
+        assert torch.equal(one.cpu(), theirs)

@@ -98,6 +98,22 @@ def test_a_capture_makes_what_it_reads_of_weights_once(token: Token) -> None:
 
 
 @torch.no_grad()
+def test_a_graph_that_looks_rows_of_weights_up_keeps_them(token: Token) -> None:
+    """As where the last layer shares its weights with the first: a row is read, none is written."""
+    call, x, weight = token
+    row = torch.tensor([5], device=x.device)
+    call(), weight.index_select(0, row)
+    OCL.synchronize()
+    graph = OCL.OCLGraph()
+    with OCL.graph(graph):
+        found, out = weight.index_select(0, row), call()
+    assert "packed_lanes" in listed(graph)
+    graph.replay()
+    assert is_right(out, x, weight)
+    assert torch.equal(found[0].cpu(), weight[5].cpu())
+
+
+@torch.no_grad()
 def test_a_graph_that_writes_weights_reads_them_as_they_are(token: Token) -> None:
     call, x, weight = token
     call()

@@ -149,6 +149,7 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
     ),
     "packed_lanes": (
         (PackedProblem(1, 9, 512, "fp32", "q4_k"), packed_lanes.Config(2, 4, 2, 1024)),
+        (PackedProblem(1, 9, 64, "fp32", "q8_0"), packed_lanes.Config(1, 8, 2, 1024)),
     ),
     "packed_mma": (
         (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),

@@ -125,8 +125,10 @@ PACKED = (
     PackedProblem(1, 72, 512, "bf16", "int4_128z"),
     *(PackedProblem(5, 72, 512, "fp16", form) for form in ("int8", "q4_0", "q4_k", "q6_k")),
     PackedProblem(70, 72, 512, "fp32", "q8_0", frozenset({"m"})),
+    PackedProblem(1, 72, 512, "fp32", "q8_0"),
 )
-PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs(), *ATTENTIONS, *PACKED)
+TOKEN = AttentionProblem(1, 6, 2, 1, 300, 64, 64, mask=True)
+PROBLEMS: tuple[Problem, ...] = (*GEMMS, *_convs(), *ATTENTIONS, *PACKED, TOKEN)
 SAMPLES, DRAWS = 2, 80
 """Configs of a space that are taken for each problem and device, and how many are looked at."""
 

@@ -44,7 +44,7 @@ LANES = (
     (replace(TOKEN, dtype="bf16"), packed_lanes.Config(3, 4)),
     (replace(TOKEN, dtype="fp16"), packed_lanes.DEFAULT),
 )
-FOUR_BITS = [form for form in FORMATS if packed_lanes.serves(replace(TOKEN, format=form))]
+AS_LANES = [form for form in FORMATS if packed_lanes.serves(replace(TOKEN, format=form))]
 MMAS = (
     (PackedProblem(11, 37, 512, "fp16"), packed_mma.Config(2, 2, 256, 2, 2, 1, groups=1)),
     (PackedProblem(3, 21, 768, "bf16", free=frozenset({"m"})), packed_mma.DEFAULT),
@@ -134,15 +134,15 @@ def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("form", FOUR_BITS)
+@pytest.mark.parametrize("form", AS_LANES)
 @pytest.mark.parametrize("case", range(len(LANES)))
 def test_rows_of_weights_as_lanes_are_right(device: Device, form: str, case: int) -> None:
     problem, config = LANES[case]
     right(device, packed_lanes, replace(problem, format=form), config)
 
 
-def test_lanes_are_for_four_bits_and_a_token_on_processors() -> None:
-    assert {*FOUR_BITS} == {*FORMATS} - {"int8", "q8_0", "q6_k"}
+def test_lanes_are_for_blocks_and_a_token_on_processors() -> None:
+    assert {*AS_LANES} == {*FORMATS} - {"int8", "q6_k"}
     problem = PackedProblem(1, 576, 1536, "fp32", "q4_1")
     for width, lanes in ((16, 16), (8, 8), (1, 4)):
         limits = Limits("cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 2, width)

@@ -1,4 +1,8 @@
-"""Launches of expressions: parts side by side, prepared for the chain that needs them."""
+"""Launches of expressions: parts side by side, prepared for the chain that needs them.
+
+Parts in order are those of a single work-item, which computes one after the other: a later one may
+read what an earlier one has written, and overwrite what it has read.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,8 @@ MOST_BYTES = 960
 """Bytes of a kernel's arguments: OpenCL promises 1024."""
 CPU_VECTORS = 64
 """Vectors that a work-item of a processor walks: enough to hide what starting it costs."""
+GROUPS_IN_ORDER = 16
+"""Work-groups of a processor whose work takes one work-item no longer than another launch does."""
 GPU_ITEMS = 128
 """Work-items of a group that walks a flat part."""
 MOST_GPU_ITEMS = 512
@@ -94,14 +100,30 @@ class Written(NamedTuple):
     local: int
 
 
-def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[float]]:
-    """Return the launch of parts side by side, and the values to call it with.
+def fit_in_order(window: Window, parts: Sequence[Part]) -> bool:
+    """Say whether parts are so small that a processor computes them in order by one work-item."""
+    limits = devices()[window.steps[0].rule.device].limits
+    if limits.kind != "cpu" or any(part.by_rows(window.nodes) for part in parts):
+        return False
+    groups = (_groups(part, width_of(window, part, limits), CPU_VECTORS) for part in parts)
+    return sum(groups) <= GROUPS_IN_ORDER and most_bytes(window, parts, []) is not None
+
+
+def prepared(
+    window: Window, parts: Sequence[Part], in_order: bool = False
+) -> tuple[KernelLaunch, list[float]]:
+    """Return the launch of parts, and the values to call it with.
 
     Sizes are constants of its text, until chains alike were met at more of them than have programs
     of their own.
+
+    Args:
+        window: the chain.
+        parts: side by side, or one after the other.
+        in_order: whether they are computed in order; they `fit_in_order`.
     """
     device = window.steps[0].rule.device
-    own, free = (_written(window, parts, is_free) for is_free in (False, True))
+    own, free = (_written(window, parts, is_free, in_order) for is_free in (False, True))
     fits = free.arguments.bytes <= MOST_BYTES
     made = free if fits and _forms.vary((device, free.text), own.text) else own
     kinds = tuple(made.arguments.kinds)
@@ -109,8 +131,10 @@ def prepared(window: Window, parts: Sequence[Part]) -> tuple[KernelLaunch, list[
     return launch, made.arguments.values
 
 
-def _written(window: Window, parts: Sequence[Part], is_free: bool) -> Written:
-    """Write the kernel of parts side by side, with sizes as arguments if it `is_free`."""
+def _written(
+    window: Window, parts: Sequence[Part], is_free: bool, in_order: bool = False
+) -> Written:
+    """Write the kernel of parts, with sizes as arguments if it `is_free`."""
     device = window.steps[0].rule.device
     limits = devices()[device].limits
     on_cpu = limits.kind == "cpu"
@@ -128,6 +152,14 @@ def _written(window: Window, parts: Sequence[Part], is_free: bool) -> Written:
         lines = writer.lines(local, steps)
         work = prod(part.space[:-1]) if part in rows else _groups(part, width, local * steps)
         past = first + work
+        if in_order:
+            count = arguments.size(work, writer.is_free)
+            branches += [
+                f"    for (int group = 0; group < {count}; ++group) {{",
+                *(f"        {line}" for line in lines),
+                "    }",
+            ]
+            continue
         groups = arguments.size(first, writer.is_free), arguments.size(past, writer.is_free)
         branches += [
             f"    {'else ' if first else ''}if (get_group_id(0) < {groups[1]}) {{",
@@ -153,7 +185,7 @@ def _written(window: Window, parts: Sequence[Part], is_free: bool) -> Written:
             "",
         ]
     )
-    return Written(text, arguments, first * local, local)
+    return Written(text, arguments, 1 if in_order else first * local, local)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)

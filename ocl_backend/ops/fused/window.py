@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ocl_backend.fusion.held import Step
 from ocl_backend.ops.fused import made_rows, row_products
-from ocl_backend.ops.fused.expression_launch import most_bytes, prepared
+from ocl_backend.ops.fused.expression_launch import fit_in_order, most_bytes, prepared
 from ocl_backend.ops.fused.expression_text import Part
 from ocl_backend.ops.fused.expressions import Expression, Read, squeezed
 
@@ -29,12 +29,14 @@ MOST_CALLS = 40
 class Unit(NamedTuple):
     """What becomes one launch: parts side by side, after products if there are any.
 
-    `rows` makes what the products multiply, if that is not in memory.
+    `rows` makes what the products multiply, if that is not in memory. Parts `in_order` are computed
+    one after the other.
     """
 
     parts: list[Part]
     products: list[int]
     rows: Part | None = None
+    in_order: bool = False
 
 
 class Window:
@@ -330,17 +332,32 @@ class Window:
                 if j is not None and self.nodes[j].kind == "product" and j not in part.products:
                     self.stored.add(j)
 
+    def _launches(self) -> list[Unit]:
+        """Return the units, small ones that follow one another as one.
+
+        A cache's counter is read, then advanced: on a processor that is no reason for two launches.
+        """
+        made: list[Unit] = []
+        for unit in self.units:
+            if made and not made[-1].products and not unit.products:
+                both = Unit([*made[-1].parts, *unit.parts], [], in_order=True)
+                if _computes_between(both) and fit_in_order(self, both.parts):
+                    made[-1] = both
+                    continue
+            made.append(unit)
+        return made
+
     def run(self) -> None:
         """Enqueue all launches."""
         if self.is_apart:
             for step in self.steps:
                 step.rule.alone(step)
             return
-        for unit in self.units:
+        for unit in self._launches():
             if unit.products:
                 row_products.run(self, unit)
-            elif any(len(part.computed) > len(part.roots) for part in unit.parts):
-                launch, values = prepared(self, unit.parts)
+            elif _computes_between(unit):
+                launch, values = prepared(self, unit.parts, unit.in_order)
                 launch(*values)
             else:  # nothing is saved but launches: programs that there are already serve
                 for i in sorted(i for part in unit.parts for i in part.roots):
@@ -350,6 +367,11 @@ class Window:
 def _expression(step: Step) -> Expression:
     assert isinstance(step.rule.loose, Expression)
     return step.rule.loose
+
+
+def _computes_between(unit: Unit) -> bool:
+    """Say whether calls whose results are not kept are part of a unit."""
+    return any(len(part.computed) > len(part.roots) for part in unit.parts)
 
 
 def _is_item_by_item(node: Expression, read: Read, source: Expression) -> bool:

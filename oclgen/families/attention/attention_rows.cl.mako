@@ -75,18 +75,33 @@ void attention_rows(
 
     for (int key0 = 0; key0 < keys; key0 += ${vec}) {
         const ${vi} key = key0 + (${vi})(${lanes});
+% if masked:
+        // keys that no row sees, as those of a cache that is not full, are not even read
+        int is_masked = 1;
+% for r in range(rows):
+        ${vf} bias${r};
+        {
+            __global const elem_t *own = mask + mask_start + batch * mask_batch + head${r} * mask_head + query${r} * mask_row;
+            if (mask_column == 1 && key0 + ${vec} <= keys) {
+                bias${r} = LOAD${vec}(own + key0);
+            } else {
+% for lane, digit in enumerate(digits):
+                bias${r}.s${digit} = LOAD1(own + min(key0 + ${lane}, keys - 1) * mask_column);
+% endfor
+            }
+            is_masked &= all(bias${r} == -INFINITY);
+        }
+% endfor
+        if (is_masked) {
+            continue;
+        }
+% endif
 % for line in scores(0, vec):
         ${line}
 % endfor
 % for r in range(rows):
-        ${vf} power${r} = t0_${vec}_${r};
+        ${vf} power${r} = t0_${vec}_${r}${f" + bias{r}" if masked else ""};
         {
-% if masked:
-            __global const elem_t *own = mask + mask_start + batch * mask_batch + head${r} * mask_head + query${r} * mask_row;
-% for lane, digit in enumerate(digits):
-            power${r}.s${digit} += LOAD1(own + min(key0 + ${lane}, keys - 1) * mask_column);
-% endfor
-% endif
             const ${vi} is_seen = (key >= ${seen.first_key(f"query{r}")}) & (key < ${seen.last_key(f"query{r}")});
             power${r} = select((${vf})(-INFINITY), power${r}, is_seen);
             const float highest = fmax(top${r}, MAX${vec}(power${r}));

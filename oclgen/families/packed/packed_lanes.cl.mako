@@ -1,17 +1,19 @@
 <%doc>
-y = x w^T for one row of x and weights of 4 bits whose rows are interleaved: a lane of a vector is
-a row of w, and an item of x is spread to all lanes.
+y = x w^T for one row of x and packed weights whose rows are interleaved: a lane of a vector is a
+row of w, and an item of x is spread to all lanes.
 
 A work-item unpacks words of item_n groups of `lanes` rows of w, and multiplies their weights by x.
 A block has a sum of its own, which is multiplied by the scales of its rows; a zero is multiplied by
 the sum of the block's items of x.
 
-Four bits become a float as the last bits of a power of two, which is then subtracted.
+Four bits become a float as the last bits of a power of two, which is then subtracted. Bytes that
+are weights lie weight by weight, so that one load widens those of all lanes.
 
 preamble            storage type of x and y (accumulation is fp32)
 numbers             a `packed_lanes.Numbers`
 form                the format's `packed_formats.Text`
 packing             the format
+row_words           words of a block of a row
 item_n              groups of rows of w per work-item
 lanes               rows of w that lie together
 loop_n              times that a work-item does so, with groups that follow one another
@@ -24,7 +26,13 @@ ahead               bytes by which quants are asked for before they are read, 0:
     load = load.get(numbers.kind, f"LOAD{lanes}({{}})")
     count, shared = numbers.count, numbers.weights // 32
     entry = f"block / {shared}" if shared > 1 else "block"
-    words = 4 * lanes  # of a block
+    words = row_words * lanes  # of a block
+
+    def row_of(group, item):
+        """Return the words that hold weights of all lanes, a byte each."""
+        if lanes == 4:
+            return f"quants{group}[block * {words} + {item}]"
+        return f"vload{lanes // 4}({item}, quants{group} + block * {words})"
 
     def bits(word, nibble):
         """Return a vector of floats: halves of bytes of a word, of which each has its own power."""
@@ -79,6 +87,17 @@ void packed_lanes(
 % endfor
 % endif
             ${vf} ${", ".join(f"low{g} = 0.0f, high{g} = 0.0f" for g in groups)};
+% if not form.run:
+% for item in range(32):
+% for g in groups:
+                {
+                    const ${vf} q = convert_${vf}(as_char${lanes}(${row_of(g, item)}));
+<% name = ("low", "high")[item % 2] %>\
+                    ${name}${g} = q * LOAD1(x + block * 32 + ${item}) + ${name}${g};
+                }
+% endfor
+% endfor
+% else:
 % for word in range(4):
             {
 % for g in groups:
@@ -95,6 +114,7 @@ void packed_lanes(
 % endfor
             }
 % endfor
+% endif
 % if count == 2:
             const float16 both = LOAD16(x + block * 32) + LOAD16(x + block * 32 + 16);
             const float total = SUM16(both);

@@ -1,10 +1,10 @@
-"""Products of one row with weights of 4 bits on processors: rows of w are the lanes of vectors.
+"""Products of one row with packed weights on processors: rows of w are the lanes of vectors.
 
 Neighbouring rows of w are interleaved by a launch that depends on weights alone, so dispatch keeps
 what it makes. The product then needs no sum across lanes, and loads the numbers of a block (scale
-and zero) for all lanes at once. It is not the family for GPUs, nor for weights that are bytes:
-those take `packed_rows` no longer than it takes to read them. Nor is it for more rows of x, since
-each number of rows would keep a copy of the weights.
+and zero) for all lanes at once. It is not the family for GPUs, nor for bytes whose rows have one
+scale: those take `packed_rows` no longer than it takes to read them. Nor is it for more rows of x,
+since each number of rows would keep a copy of the weights.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ QUANTS, NUMBERS = "lane_quants", "lane_numbers"
 """Workspaces: the quants of the rows, interleaved by words, and the numbers of their blocks."""
 
 BLOCK = 32
-"""Weights that have the same numbers, in 16 bytes."""
+"""Weights that have the same numbers, in 16 bytes or, where a byte is one weight, in 32."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 MAX_VECTORS = 48
 """Vectors of sums of a work-item; more spill to memory."""
 ITEMS_PER_UNIT = 8
 """Work-items of a core: each costs as much as some hundred weights of a row of lanes."""
-MOST_IN_TURN = 16
-"""Groups of rows that a work-item multiplies one after the other; more save nothing."""
-AHEAD = 4096
-"""Bytes of quants that a processor is asked for before it reads them, as in `packed_rows`."""
+MOST_IN_TURN = 64
+"""Groups of rows that a work-item multiplies one after the other: what is asked for beyond its last
+group is in vain."""
+AHEAD = 1024
+"""Words of quants that a processor is asked for before it reads them, where a block of a row has 4:
+4096 bytes, as in `packed_rows`. Where it has 8, words are read twice as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +61,25 @@ class Numbers:
     weights: int = BLOCK
 
 
-FORMATS = {"q4_0": Numbers("half", 2, 1), "q4_1": Numbers("half", 2, 2)}
+FORMATS = {
+    "q4_0": Numbers("half", 2, 1),
+    "q4_1": Numbers("half", 2, 2),
+    "q8_0": Numbers("half", 2, 1),
+    "q4_k": Numbers("float", 4, 2, "-"),
+}
 """Numbers of GGUF's formats; those of q4_k are products, which halves do not hold exactly."""
-FORMATS["q4_k"] = Numbers("float", 4, 2, "-")
 
 
 def numbers_of(problem: PackedProblem) -> Numbers | None:
-    """Return what a problem's blocks have beside 16 bytes of quants, None for other formats."""
+    """Return what a problem's blocks have beside their quants, None for other formats."""
     if group := problem.packing.group:
         return Numbers("elem_t", 0, 1 + problem.packing.zeros, weights=group)
     return FORMATS.get(problem.format)
+
+
+def words_of(problem: PackedProblem) -> int:
+    """Return the words of a block's quants, 4 bytes each: a byte is one weight or two."""
+    return BLOCK // (8 if TEXTS[problem.format].run else 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,7 @@ TRAITS = Traits(rank=9, for_cpus=True, for_kept_weights=True)
 
 
 def serves(problem: Problem) -> TypeGuard[PackedProblem]:
-    """Say whether it is a product of one row with weights of 4 bits that have such numbers."""
+    """Say whether it is a product of one row with weights whose blocks have such numbers."""
     if not isinstance(problem, PackedProblem) or problem.m > 1:
         return False
     return numbers_of(problem) is not None
@@ -114,8 +125,9 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     lanes = max(4, min(16, limits.native_float_width))
+    ahead = AHEAD * words_of(problem)
     return [
-        Config(item_n, lanes, loop_n=_turns(problem.n, lanes * item_n, limits), ahead=AHEAD)
+        Config(item_n, lanes, loop_n=_turns(problem.n, lanes * item_n, limits), ahead=ahead)
         for item_n in (1, 2)
     ]
 
@@ -137,7 +149,7 @@ def _workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int]
     rows = _groups(problem, config) * config.lanes
     each = numbers.count * (numbers.nbytes or DTYPES[problem.dtype])
     return (
-        (QUANTS, rows * problem.k // 2),
+        (QUANTS, rows * problem.k // BLOCK * 4 * words_of(problem)),
         (NUMBERS, rows * problem.k // numbers.weights * each),
     )
 
@@ -148,7 +160,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
     assert numbers is not None
     shared: dict[str, Any] = {
         "numbers": numbers, "lanes": config.lanes, "preamble": dtype_preamble(problem.dtype),
-        "form": TEXTS[problem.format], "packing": problem.packing,
+        "form": TEXTS[problem.format], "packing": problem.packing, "row_words": words_of(problem),
         "copied": "ushort" if problem.dtype == "fp16" else "elem_t",
     }  # fmt: skip
     groups = _groups(problem, config)

@@ -1,9 +1,10 @@
 <%doc>
 Interleaves `lanes` neighbouring rows of packed weights: a block of 32 weights is 4 words of each
 row, and the numbers of its rows. Byte b of a block's 16 has weight b in its low half and weight
-16 + b in its high half. Rows past the edge are the last one again.
+16 + b in its high half. Where a byte is one weight, a block is 32 bytes of each row. Rows past the
+edge are the last one again.
 
-lane_quants         [groups of rows, blocks, 4, lanes] words
+lane_quants         [groups of rows, blocks, 4, lanes] words, or [groups, blocks, 32, lanes] bytes
 lane_numbers        [groups of rows, blocks with numbers of their own, count, lanes]
 
 preamble            storage type of scales
@@ -11,6 +12,7 @@ copied              type in which scales are copied: a device without cl_khr_fp1
 numbers             a `packed_lanes.Numbers`
 form                the format's `packed_formats.Text`
 packing             the format
+row_words           words of a block of a row
 lanes               rows of w that lie together
 </%doc>
 <%
@@ -33,7 +35,7 @@ void packed_lanes_pack(
     const int n, const int row_bytes, const int blocks)
 {
     const int block = (int)get_global_id(0), group = (int)get_global_id(1);
-    __global uint *quants = lane_quants + offset_lane_quants + ((long)group * blocks + block) * ${4 * lanes};
+    __global uint *quants = lane_quants + offset_lane_quants + ((long)group * blocks + block) * ${row_words * lanes};
     const int entry = ${f"block / {shared}" if shared > 1 else "block"}, entries = ${f"blocks / {shared}" if shared > 1 else "blocks"};
     __global ${kind} *kept = lane_numbers + offset_lane_numbers + ((long)group * entries + entry) * ${numbers.count * lanes};
 
@@ -56,9 +58,15 @@ void packed_lanes_pack(
         kept[${lanes} + lane] = z;
 % else:
         __global const uchar *p = w + offset_w + row * (long)row_bytes + block * ${packing.block_bytes};
+% if not form.run:
+        for (int item = 0; item < 32; ++item) {
+            ((__global uchar *)quants)[item * ${lanes} + lane] = p[${form.quants} + item];
+        }
+% else:
         for (int word = 0; word < 4; ++word) {
             quants[word * ${lanes} + lane] = WORD(p + ${form.quants} + 4 * word);
         }
+% endif
 % for i in range(numbers.count):
 % if packing.group:
         kept[${i * lanes} + lane] = scales[offset_scales + ${numbers.count} * (entry * (long)n + row) + ${i}];
