@@ -20,6 +20,7 @@ from oclgen.families.depthwise.patches import (
     channel_vectors,
     fitting,
     is_depthwise,
+    last_vector,
     layout_conflict,
     phases,
     pixel_lanes,
@@ -81,7 +82,7 @@ class Config(BaseConfig):
         if reason := layout_conflict(problem, self, DEFAULT, of_pixels=OF_PIXELS):
             return reason
         if problem.layout == "nhwc":
-            return self._blocks_why_not() or self._pixels_why_not(problem, limits)
+            return self._blocks_why_not(problem) or self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
 
     def needs(self, problem: ConvProblem) -> Needs:
@@ -121,11 +122,16 @@ class Config(BaseConfig):
         taps = problem.kernel_h * problem.kernel_w
         return 4 * taps * (self.local_c + 1) * self.vec_c if self.in_blocks(problem) else 0
 
-    def _blocks_why_not(self) -> str | None:
+    def _blocks_why_not(self, problem: ConvProblem) -> str | None:
         if self.local_c == 1 and self.rounds > 1:
             return f"rounds={self.rounds} needs blocks of channels; with local_c=1 use 1"
         if self.local_size % self.local_c:
             return f"local_c={self.local_c} does not divide local_size={self.local_size}"
+        if self.local_c > 1 and problem.in_channels % self.vec_c:
+            return (
+                f"vec_c={self.vec_c} does not divide {problem.in_channels} channels, which blocks "
+                f"of local_c={self.local_c} need; use local_c=1"
+            )
         return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
@@ -298,7 +304,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         across, along = _blocks(problem, config)
         global_size = (across * local[0], along * local[1], 1)
     else:
-        images = problem.batch * problem.in_channels // config.vec_c
+        images = problem.batch * ceil_div(problem.in_channels, config.vec_c)
         if not pixels:
             images = prod(problem.buffers[written][:2])
         global_size = (round_up(images * bands * columns, config.local_size), 1, 1)
@@ -383,6 +389,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "rows": [taps_of(axis, down) for axis in rows],
         "cols": [taps_of(axis, across) for axis in cols],
         "vec": config.vec_c,
+        "last": last_vector(problem.in_channels, config.vec_c),
         "local_c": config.local_c,
         "rounds": config.rounds,
         "kernel_w": problem.kernel_w,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeGuard
 
 from oclgen.families.conv.correlation import Axis, correlations
+from oclgen.families.parts.expressions import chunks
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
@@ -101,10 +102,10 @@ def layout_conflict(
         if value != wanted:
             return f"{name}={value} is no parameter of images in {problem.layout}; use {wanted}"
     if problem.layout == "nhwc":
-        if config.vec_c in VECTOR_WIDTHS and problem.in_channels % config.vec_c == 0:
+        if config.vec_c in VECTOR_WIDTHS and config.vec_c <= problem.in_channels:
             return None
         return (
-            f"vec_c={config.vec_c} must be of {VECTOR_WIDTHS} and divide "
+            f"vec_c={config.vec_c} must be of {VECTOR_WIDTHS}, and no more than "
             f"{problem.in_channels} channels"
         )
     if config.vec not in VECTOR_WIDTHS:
@@ -207,6 +208,22 @@ def channel_vectors(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
     return tuple(dict.fromkeys(w for w in widths if w and problem.in_channels % w == 0))
 
 
+def last_vector(channels: int, vec_c: int) -> list[tuple[int, int]]:
+    """Return the stores of a last vector of channels that overlaps the one before it.
+
+    It begins `vec_c` channels before their end, and stores those that the others leave.
+
+    Args:
+        channels: of an image.
+        vec_c: channels of a vector, no more than those.
+
+    Returns:
+        (first lane, width) of each store; none where vectors divide the channels.
+    """
+    own = channels % vec_c
+    return [(vec_c - own + start, width) for start, width in chunks(own)]
+
+
 def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, float]:
     """Return the lanes of a vector of channels on a processor, and the part of them that is used.
 
@@ -218,7 +235,7 @@ def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, fl
         local_c: work-items along channels, of a work-group.
     """
     if vec_c > 1:
-        return vec_c, 1.0
+        return vec_c, covered((problem.in_channels, vec_c))
     return local_c, covered((problem.in_channels, local_c))
 
 
