@@ -61,6 +61,7 @@ bias, residual      add bias[channel], and what lies as the output does
             }
         }
     }
+% if staged:
     ${vf} acc[${patch_rows}][${patch_columns}];
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
@@ -83,16 +84,7 @@ bias, residual      add bias[channel], and what lies as the output does
     }
 % endfor
 
-% if bias and not staged:
-    const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
-% endif
     const int row0 = band * ${patch_rows}, column0 = column * ${patch_columns};
-% if not staged:
-    out += offset_out + channel;
-% if residual:
-    residual += offset_residual + channel;
-% endif
-% endif
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
 #pragma unroll
@@ -100,6 +92,44 @@ bias, residual      add bias[channel], and what lies as the output does
             if (row0 + y < WRITTEN_H && column0 + x < WRITTEN_W) {
                 const long at = ((long)image * WRITTEN_H + row0 + y) * WRITTEN_W + column0 + x;
                 const ${vf} value = acc[y][x]${" + shift" if bias else ""}${plus_residual(residual, vec, "out + at * CHANNELS")};
+                STORE${vec}(ACT(value), out + at * CHANNELS);
+            }
+        }
+    }
+% else:
+% if bias:
+    const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
+% endif
+    const int row0 = band * ${patch_rows}, column0 = column * ${patch_columns};
+    out += offset_out + channel;
+% if residual:
+    residual += offset_residual + channel;
+% endif
+% for at in sorted({at for _, _, at, _, _ in taps}):
+    const ${vf} tap${at} = ${tap(at)};
+% endfor
+#pragma unroll
+    for (int y = 0; y < ${patch_h}; ++y) {
+% for phase_h in range(len(rows)):
+    {
+        ${vf} acc[${patch_columns}];
+#pragma unroll
+        for (int x = 0; x < ${patch_columns}; ++x) {
+            acc[x] = 0.0f;
+        }
+% for of_h, phase_w, at, in_row, in_column in taps:
+% if of_h == phase_h:
+#pragma unroll
+        for (int x = 0; x < ${patch_w}; ++x) {
+            acc[x * ${store_w} + ${phase_w}] += tap${at} * window[y * STEP_H + ${in_row}][x * STEP_W + ${in_column}];
+        }
+% endif
+% endfor
+#pragma unroll
+        for (int x = 0; x < ${patch_columns}; ++x) {
+            if (row0 + y * ${store_h} + ${phase_h} < WRITTEN_H && column0 + x < WRITTEN_W) {
+                const long at = ((long)image * WRITTEN_H + row0 + y * ${store_h} + ${phase_h}) * WRITTEN_W + column0 + x;
+                const ${vf} value = acc[x]${" + shift" if bias else ""}${plus_residual(residual, vec, "out + at * CHANNELS")};
 % if pieces:
                 const ${vf} stored = ACT(value);
 % for first, width in pieces:
@@ -111,6 +141,9 @@ bias, residual      add bias[channel], and what lies as the output does
             }
         }
     }
+% endfor
+    }
+% endif
 </%def>\
 ${preamble}
 ${activation}
