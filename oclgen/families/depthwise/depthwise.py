@@ -18,12 +18,12 @@ from oclgen.families.depthwise.patches import (
     MAX_WINDOW,
     blocks,
     channel_vectors,
-    fitting,
     is_depthwise,
     last_vector,
     layout_conflict,
     phases,
     pixel_lanes,
+    pixel_patches,
     plane_guesses,
     taps_of,
     window,
@@ -50,9 +50,9 @@ FEW_TAPS = 25
 """Taps of which two channels of a window leave room for other work-items' registers."""
 FEW_HELD = 80
 """Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
-HEIGHTS, WIDTHS = (2, 3, 4, 5, 6, 7), (4, 5)
-"""Rows and columns of a patch that are guessed for processors. One of 7x7 results was slower than
-of 7x4 or 4x4 (0.78 to 0.96 of the speed) where vectors lie along channels."""
+LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
+"""Work-items of a work-group on a processor, and the work-groups of a core below which it has the
+fewer."""
 SETS, WAYS, LINE = 64, 8, 64
 """Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 GROUPS_PER_UNIT = 16
@@ -186,7 +186,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if problem.layout == "nhwc":
         if limits.kind == "cpu":
-            return _pixels_on_cpu(problem, channel_vectors(problem, limits)[0])
+            return _pixels_on_cpu(problem, limits)
         return [
             _in_blocks(problem, limits, *shape, vec)
             for vec in _vectors(problem)
@@ -196,36 +196,49 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return [Config(*patch) for patch in plane_guesses(width, limits)]
 
 
-def _pixels_on_cpu(problem: ConvProblem, vec: int) -> list[Config]:
+def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for a processor and images in channels_last.
 
-    Where no vector divides the channels, the compiler makes one of the work-items along them: a
-    work-group with a block of channels is up to four times as fast as one of single channels.
+    Of few channels the compiler makes a vector of the work-items along them: there a work-group has
+    a block of channels.
     """
-    rows, cols = phases(problem)
-    high, low = fitting(rows[0].results, HEIGHTS)[:2]
-    if vec > 1:
-        high = high if _is_held(problem, high) else 4
-        shapes = [(high, 4, 4, 1), (4, 4, 4, 1), (2, 4, 4, 1), (1, 4, 4, 1), (2, 2, 4, 1)]
-    else:
-        wide = fitting(cols[0].results, WIDTHS)[0]
-        shapes = [(high, wide, 64, 16), (high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32)]
-        shapes += [(high, 4, 32, 1), (min(low, 4), 4, 4, 1)]
-    return [
-        replace(DEFAULT, patch_h=h, patch_w=w, local_size=size, vec_c=vec, local_c=local_c)
-        for h, w, size, local_c in shapes
+    vec = channel_vectors(problem, limits)[0]
+    shapes = [patch for patch in pixel_patches(problem) if _is_held(problem, *patch)][:4]
+    found = [
+        replace(DEFAULT, patch_h=h, patch_w=w, vec_c=vec, local_size=64, local_c=16)
+        if vec == 1
+        else _vectors_on_cpu(problem, limits, h, w, vec)
+        for h, w in (*shapes, (4, 4), (2, 4))
     ]
+    return list(dict.fromkeys(found))
 
 
-def _is_held(problem: ConvProblem, patch_h: int) -> bool:
-    """Say whether a processor's nearest cache holds the window of such a patch of 4 columns.
+def _vectors_on_cpu(
+    problem: ConvProblem, limits: Limits, patch_h: int, patch_w: int, vec: int
+) -> Config:
+    """Return the config of vectors of channels: 16 work-items a group, or 4 for small images.
 
-    Pixels whose distance is a large power of two share few sets of the cache: of 2048 channels of
-    7x7, 7 rows took 1.5 to 1.8 times as long as 4.
+    A work-group costs as much to start as a small patch; 16 took 0.8 to 0.95 of the time of 4.
+    """
+    config = replace(
+        DEFAULT, patch_h=patch_h, patch_w=patch_w, vec_c=vec, local_c=1, local_size=LOCAL_SIZES[0]
+    )
+    vectors = problem.batch * ceil_div(problem.in_channels, vec)
+    items = vectors * prod(_patches(problem, config))
+    if items < LOCAL_SIZES[0] * GROUPS_PER_CORE * limits.compute_units:
+        return replace(config, local_size=LOCAL_SIZES[1])
+    return config
+
+
+def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
+    """Say whether a processor's nearest cache holds the window of such a patch.
+
+    Pixels whose distance is a large power of two share few sets of the cache: of 1024 and 2048
+    channels of 7x7, patches of 7x7 took 1.3 to 1.7 times as long as of 4x4.
     """
     rows, cols = phases(problem)
     sets = SETS // gcd(SETS, max(4 * problem.in_channels // LINE, 1))
-    return window(rows, patch_h).elements * window(cols, 4).elements <= WAYS * sets
+    return window(rows, patch_h).elements * window(cols, patch_w).elements <= WAYS * sets
 
 
 def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
