@@ -54,8 +54,10 @@ LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
 """Work-items of a work-group on a processor, and the work-groups of a core below which it has the
 fewer."""
 GUESSED = 3
-"""Patches that are guessed for a processor. The model, which knows them less well than what ranks
-them, reached 0.91 of the best of six with AVX-512 and 0.85 with AVX2, the first one 0.94 and 0.91."""
+"""Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
+with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
+SMALL = 16
+"""Results of a patch that may be guessed however few sets of the cache its pixels share."""
 SETS, WAYS, LINE = 64, 8, 64
 """Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 GROUPS_PER_UNIT = 16
@@ -206,12 +208,16 @@ def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
     a block of channels.
     """
     vec = channel_vectors(problem, limits)[0]
-    held = [patch for patch in pixel_patches(problem) if _is_held(problem, *patch)]
+    held = [
+        patch
+        for patch in pixel_patches(problem)
+        if prod(patch) <= SMALL or _is_held(problem, *patch)
+    ]
     return [
         replace(DEFAULT, patch_h=h, patch_w=w, vec_c=vec, local_size=64, local_c=16)
         if vec == 1
         else _vectors_on_cpu(problem, limits, h, w, vec)
-        for h, w in held[:GUESSED] or ((4, 4), (2, 4))
+        for h, w in held[:GUESSED]
     ]
 
 
