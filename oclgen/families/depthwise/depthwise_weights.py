@@ -292,7 +292,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         )
 
     if pixels:
-        across = round_up(problem.in_channels // config.vec_c, local[0])
+        across = round_up(ceil_div(problem.in_channels, config.vec_c), local[0])
         global_size = (across, config.sharing, config.split * parts)
     else:
         items = problem.out_channels * config.split * parts * config.local_k
@@ -359,6 +359,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
     return {
         "sizes": parted(problem, _pixel_sizes(problem, config), GROWING).text,
         "vec": config.vec_c,
+        "shared": -problem.in_channels % config.vec_c,
         "local_c": config.local_sizes(problem)[0],
         "all_rows": problem.kernel_h,
     }
