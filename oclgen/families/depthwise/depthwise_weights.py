@@ -60,7 +60,7 @@ LANES = 16
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
 GROUPS_PER_CORE, WIDE = 4, range(5, 9)
-"""Work-groups that keep a core of a processor busy to the end, and columns of a wide patch there."""
+"""Work-groups that keep a core of a processor busy, and columns of a wide patch there."""
 
 
 @dataclass(frozen=True, slots=True)
