@@ -199,8 +199,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
             for vec in _vectors(problem)
             for shape in _shapes(problem, vec)
         ]
-    width = max(part.cols.results for part in correlations(problem))
-    return [Config(*patch) for patch in plane_guesses(width, limits)]
+    return [Config(*patch) for patch in plane_guesses(problem, limits)]
 
 
 def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:

@@ -219,8 +219,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
-        first = plane_guesses(problem.out_w, limits)
-        return [Config(*patch, local_k=1, split=1) for patch in first]
+        return [Config(*patch, local_k=1, split=1) for patch in plane_guesses(problem, limits)]
     # neighbours along a row read neighbours
     split = _fill(limits, problem.groups)
     return [
