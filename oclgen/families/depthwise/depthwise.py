@@ -6,14 +6,13 @@ the gradient of the weights.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
 from oclgen.families.depthwise.depthwise_text import Row
+from oclgen.families.depthwise.guessed import pixel_patches, plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -25,8 +24,6 @@ from oclgen.families.depthwise.patches import (
     layout_conflict,
     phases,
     pixel_lanes,
-    pixel_patches,
-    plane_guesses,
     taps_of,
     window,
 )
@@ -55,13 +52,6 @@ FEW_HELD = 80
 LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
 """Work-items of a work-group on a processor, and the work-groups of a core below which it has the
 fewer."""
-GUESSED = 3
-"""Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
-with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
-SMALL = 16
-"""Results of a patch that may be guessed however few sets of the cache its pixels share."""
-SETS, WAYS, LINE = 64, 8, 64
-"""Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 GROUPS_PER_UNIT = 16
 """Work-groups of a compute unit below which a work-item computes fewer patches."""
 
@@ -209,16 +199,11 @@ def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
     a block of channels.
     """
     vec = channel_vectors(problem, limits)[0]
-    held = (
-        patch
-        for patch in pixel_patches(problem)
-        if prod(patch) <= SMALL or _is_held(problem, *patch)
-    )
     return [
         replace(DEFAULT, patch_h=h, patch_w=w, vec_c=vec, local_size=64, local_c=16)
         if vec == 1
         else _vectors_on_cpu(problem, limits, h, w, vec)
-        for h, w in islice(held, GUESSED)
+        for h, w in pixel_patches(problem)
     ]
 
 
@@ -237,26 +222,6 @@ def _vectors_on_cpu(
     if items < LOCAL_SIZES[0] * GROUPS_PER_CORE * limits.compute_units:
         return replace(config, local_size=LOCAL_SIZES[1])
     return config
-
-
-def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
-    """Say whether a processor's nearest cache holds what such a patch reads, and what it writes.
-
-    Pixels whose distance is a large power of two share few sets of the cache: of 1024 and 2048
-    channels of 7x7, patches of 7x7 took 1.3 to 1.7 times as long as of 4x4. So do rows: of 64
-    channels, 32 columns wide, 16 rows took 1.8 times as long as 4.
-    """
-    rows, cols = phases(problem)
-    pixel = DTYPES[problem.dtype] * problem.in_channels
-    areas = (
-        (window(rows, patch_h).elements, window(cols, patch_w).elements, cols[0].read),
-        (len(rows) * patch_h, len(cols) * patch_w, cols[0].written),
-    )
-    for high, wide, width in areas:
-        lines = ((y * width + x) * pixel // LINE for y in range(high) for x in range(wide))
-        if max(Counter(line % SETS for line in lines).values()) > WAYS:
-            return False
-    return True
 
 
 def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:

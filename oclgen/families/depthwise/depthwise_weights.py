@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, windows
+from oclgen.families.depthwise.guessed import plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -19,7 +20,6 @@ from oclgen.families.depthwise.patches import (
     is_depthwise,
     layout_conflict,
     pixel_lanes,
-    plane_guesses,
     window,
 )
 from oclgen.families.parts.growing import parted
