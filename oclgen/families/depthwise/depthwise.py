@@ -199,12 +199,14 @@ def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
     a block of channels.
     """
     vec = channel_vectors(problem, limits)[0]
-    return [
-        replace(DEFAULT, patch_h=h, patch_w=w, vec_c=vec, local_size=64, local_c=16)
-        if vec == 1
-        else _vectors_on_cpu(problem, limits, h, w, vec)
-        for h, w in pixel_patches(problem)
-    ]
+
+    def of(h: int, w: int) -> Config:
+        if vec == 1:
+            return replace(DEFAULT, patch_h=h, patch_w=w, local_size=64, local_c=16)
+        return _vectors_on_cpu(problem, limits, h, w, vec)
+
+    patches = pixel_patches(problem, lambda *hw: of(*hw).why_not(problem, limits) is None)
+    return [of(*patch) for patch in patches]
 
 
 def _vectors_on_cpu(

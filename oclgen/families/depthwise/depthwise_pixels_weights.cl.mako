@@ -45,7 +45,7 @@ void depthwise_pixels_weights(
 {
     __local ${vf} sums[${local_k}][${local_c}];
     const bool owns = (int)get_global_id(0) * ${vec} < CHANNELS;
-    // work-items beyond the channels compute the last vector, too, and store nothing
+    // what lies beyond the channels does the last ones' work, and keeps nothing
     const int channel = min((int)get_global_id(0) * ${vec}, CHANNELS - ${vec});
 % if parts > 1:
     const int place = get_local_id(0), lane = get_local_id(1);

@@ -6,6 +6,7 @@ The families of depthwise convolutions share it; it knows no parameter of theirs
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from math import prod
 
@@ -33,13 +34,19 @@ SETS, WAYS, LINE = 64, 8, 64
 """Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 
 
-def pixel_patches(problem: ConvProblem) -> list[tuple[int, int]]:
+def pixel_patches(
+    problem: ConvProblem, is_valid: Callable[[int, int], bool]
+) -> list[tuple[int, int]]:
     """Return patches (rows, columns) for a processor and channels_last, best guess first.
 
     They are ranked by what all patches of an image cost, in multiply-adds: each starts, copies its
     window, and computes and stores its results, those that lie beyond the image, too. Of 12 drawn
     convolutions, six with each of AVX-512 and AVX2, the first one reached 0.95 of the speed of the
     best of 1 to 8 rows and 3 to 8 columns, 0.89 at worst.
+
+    Args:
+        problem: in channels_last.
+        is_valid: whether the family computes such a patch.
     """
     rows, cols = phases(problem)
     of_a_result = problem.kernel_h * problem.kernel_w / (len(rows) * len(cols)) + RESULT
@@ -55,7 +62,7 @@ def pixel_patches(problem: ConvProblem) -> list[tuple[int, int]]:
     held = (
         patch
         for patch in sorted(sizes, key=cost)
-        if prod(patch) <= SMALL or _is_held(problem, *patch)
+        if is_valid(*patch) and (prod(patch) <= SMALL or _is_held(problem, *patch))
     )
     return list(islice(held, GUESSED))
 
