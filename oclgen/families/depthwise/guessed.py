@@ -24,7 +24,7 @@ of vectors: an element is tested, loaded and stored, a result is tested and stor
 ROWS, MOST_VECTORS = range(2, 15), 32
 """Rows of a patch in planes that are guessed for a processor, and vectors of results at most."""
 FEW_TAPS, FEW_ROWS = 3, 8
-"""Taps up to which a patch in planes has no more than so many rows."""
+"""Taps up to which a patch in planes has few rows, and their most."""
 GUESSED = 3
 """Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
 with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""

@@ -20,7 +20,13 @@ def lane(value: str, width: int, at: int) -> str:
 
 
 def lanes_of(value: str, first: int, width: int) -> str:
-    """Return `width` neighbouring lanes of a vector `value`, from lane `first` on."""
+    """Return neighbouring lanes of a vector `value`.
+
+    Args:
+        value: name of the vector.
+        first: lane to begin with.
+        width: how many lanes.
+    """
     return f"{value}.s" + "".join(f"{at:x}" for at in range(first, first + width))
 
 
