@@ -138,6 +138,7 @@ def test_vectors_of_channels_may_overlap_but_not_in_blocks_of_them() -> None:
     assert "local_c=16" in str(replace(config, local_c=16).why_not(problem, CPU))
     few = replace(problem, **dict.fromkeys(sizes, 4))
     assert "4 channels" in str(config.why_not(few, CPU))
+    assert "fp16" in str(config.why_not(replace(problem, dtype="fp16"), CPU))
 
 
 def test_phases_of_a_depthwise_gradient_are_one_launch() -> None:
