@@ -100,6 +100,13 @@ VARIED_PIXELS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """The same of images in channels_last."""
+OVERLAPPING: dict[str, dict[str, Any]] = {
+    "depthwise": {"patch_h": 2, "patch_w": 3, "vec_c": 4, "local_size": 8, "local_c": 1},
+    "depthwise_weights": {
+        "patch_h": 2, "patch_w": 3, "vec_c": 4, "local_size": 2, "local_c": 1, "split": 2,
+    },
+}  # fmt: skip
+"""The last vector of channels overlaps the one before it, where 4 does not divide them."""
 
 
 def varied(name: str, layout: str) -> dict[str, Any]:
@@ -121,6 +128,8 @@ def variants(name: str, problem: ConvProblem) -> list[Any]:
     base, changes = FAMILIES[name].DEFAULT, varied(name, problem.layout)
     if name == "conv_register":
         return [replace(base, **{**changes, "images": 2 - problem.batch % 2})]
+    if name in OVERLAPPING and problem.layout == "nhwc" and problem.in_channels > 4:
+        return [replace(base, **each) for each in (changes, OVERLAPPING[name])]
     if name != "conv_gemm":
         return [replace(base, **changes)]
     weights = problem.direction == "bwd_weights"

@@ -130,6 +130,17 @@ def test_refusals_of_images_in_channels_last_name_the_numbers(
     assert all(word in reason for word in words), reason
 
 
+def test_vectors_of_channels_may_overlap_but_not_in_blocks_of_them() -> None:
+    layer = replace(problem_of("depthwise"), layout="nhwc")
+    problem = replace(layer, in_channels=90, out_channels=90, groups=90)
+    config = replace(FAMILIES["depthwise"].DEFAULT, vec_c=8, local_c=1)
+    assert config.why_not(problem, CPU) is None
+    assert "local_c=16" in str(replace(config, local_c=16).why_not(problem, CPU))
+    few = replace(layer, in_channels=4, out_channels=4, groups=4)
+    assert "4 channels" in str(config.why_not(few, CPU))
+    assert "fp16" in str(config.why_not(replace(problem, dtype="fp16"), CPU))
+
+
 def test_phases_of_a_depthwise_gradient_are_one_launch() -> None:
     family, problem = FAMILIES["depthwise"], replace(DEPTHWISE, direction="bwd_data")
     [launch] = family.plan(problem, family.DEFAULT).launches

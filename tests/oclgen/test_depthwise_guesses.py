@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
-from oclgen.families.depthwise.depthwise import HEIGHTS
-from oclgen.families.depthwise.patches import fitting
+from oclgen.families.depthwise.guessed import MOST_VECTORS
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from tests.oclgen.test_guesses import CPU
 
@@ -21,13 +20,17 @@ def first_guess(layer: ConvProblem) -> Any:
     return next(valid_configs(FAMILIES[family], layer, CPU))
 
 
+def of_channels(layer: ConvProblem, count: int) -> ConvProblem:
+    return replace(layer, in_channels=count, out_channels=count, groups=count)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_channels_that_no_vector_divides_are_lanes_of_a_work_group(direction: Direction) -> None:
-    layer = replace(LAYER, direction=direction)
-    first = first_guess(layer)
-    assert (first.vec_c, first.local_c) == (1, 16)
-    even = first_guess(replace(layer, in_channels=32, out_channels=32, groups=32))
-    assert (even.vec_c, even.local_c) == (16, 1)
+@pytest.mark.parametrize(("channels", "vec_c"), [(3, 1), (5, 4), (12, 8), (30, 16), (32, 16)])
+def test_vectors_of_channels_are_as_wide_as_a_register_or_as_there_are_channels(
+    direction: Direction, channels: int, vec_c: int
+) -> None:
+    first = first_guess(of_channels(replace(LAYER, direction=direction), channels))
+    assert (first.vec_c, first.local_c) == (vec_c, 16 if vec_c == 1 else 1)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -36,28 +39,52 @@ def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: Direction) -
 
 
 @pytest.mark.parametrize(
-    ("size", "rows"), [(7, 7), (9, 5), (10, 5), (13, 7), (14, 7), (16, 4), (17, 6), (28, 7)]
+    ("size", "patch"), [(7, (7, 7)), (8, (4, 8)), (13, (7, 7)), (20, (5, 5)), (32, (4, 8))]
 )
-@pytest.mark.parametrize("channels", [30, 32])
-def test_the_last_patch_of_a_column_lacks_one_row_at_most(
-    size: int, rows: int, channels: int
-) -> None:
-    """Where it lacks more, compilers make loops that take up to ten times as long."""
-    layer = replace(
-        LAYER, in_channels=channels, out_channels=channels, groups=channels, height=size, width=size
-    )
+def test_patches_of_channels_last_fit_the_image(size: int, patch: tuple[int, int]) -> None:
+    first = first_guess(replace(LAYER, height=size, width=size))
+    assert (first.patch_h, first.patch_w) == patch
+
+
+@pytest.mark.parametrize(("size", "rows"), [(7, 7), (8, 8), (20, 10), (27, 14), (40, 10)])
+def test_rows_of_a_patch_in_planes_fit_the_image(size: int, rows: int) -> None:
+    layer = replace(LAYER, layout="nchw", height=size, width=size)
     assert first_guess(layer).patch_h == rows
-    assert -size % rows <= 1
 
 
-@pytest.mark.parametrize(("channels", "rows"), [(128, 7), (512, 4), (2048, 4)])
+def test_a_patch_in_planes_has_as_many_results_as_stay_in_registers() -> None:
+    layer = replace(LAYER, layout="nchw", height=128, width=128)
+    first = first_guess(layer)
+    assert first.patch_h * first.patch_w <= MOST_VECTORS * CPU.native_float_width
+
+
+@pytest.mark.parametrize("kernel", [3, 9, 11])
+def test_patches_of_many_taps_are_as_small_as_a_text_allows(kernel: int) -> None:
+    layer = replace(LAYER, kernel_h=kernel, kernel_w=kernel, pad_h=4, pad_w=4)
+    assert first_guess(layer).vec_c == 16
+
+
+@pytest.mark.parametrize(("channels", "results"), [(128, 49), (512, 14), (2048, 14)])
 def test_a_window_whose_pixels_share_few_sets_of_the_cache_is_small(
-    channels: int, rows: int
+    channels: int, results: int
 ) -> None:
     layer = ConvProblem(1, channels, 14, 14, channels, 1, 1, groups=channels, layout="nhwc")
-    assert first_guess(layer).patch_h == rows
+    first = first_guess(layer)
+    assert first.patch_h * first.patch_w == results
 
 
-@pytest.mark.parametrize(("results", "second"), [(14, 2), (9, 3), (28, 4), (17, 3), (20, 5)])
-def test_the_second_guess_makes_all_patches_whole_where_one_does(results: int, second: int) -> None:
-    assert fitting(results, HEIGHTS)[1] == second
+def test_rows_that_share_few_sets_of_the_cache_are_few() -> None:
+    layer = ConvProblem(
+        3, 64, 32, 32, 64, 1, 1, 2, 2, groups=64, layout="nhwc", direction="bwd_data"
+    )
+    assert first_guess(layer).patch_h <= 4
+
+
+@pytest.mark.parametrize(("channels", "split"), [(32, 4), (4096, 1)])
+def test_planes_of_a_gradient_of_weights_are_as_many_as_give_cores_work(
+    channels: int, split: int
+) -> None:
+    layer = of_channels(replace(LAYER, direction="bwd_weights"), channels)
+    limits = replace(CPU, compute_units=2)
+    first = next(valid_configs(FAMILIES["depthwise_weights"], layer, limits))
+    assert first.split == split

@@ -73,6 +73,7 @@ OF_CONVS: dict[str, tuple[dict[str, Any], ...]] = {
     "winograd_staged": ({"vec_t": 2, "local_t": 4}, {"out_tile": 2}),
 }
 """What is changed of each family's default, besides `conv_cases.VARIED`."""
+OF_CONVS |= {name: (change,) for name, change in conv_cases.OVERLAPPING.items()}
 
 
 def configs_of(family: str, problem: ConvProblem) -> list[Any]:

@@ -7,23 +7,23 @@ the gradient of the weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
 from oclgen.families.depthwise.depthwise_text import Row
+from oclgen.families.depthwise.guessed import pixel_patches, plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
     MAX_WINDOW,
     blocks,
     channel_vectors,
-    fitting,
     is_depthwise,
+    last_vector,
     layout_conflict,
     phases,
     pixel_lanes,
-    plane_guesses,
     taps_of,
     window,
 )
@@ -49,11 +49,9 @@ FEW_TAPS = 25
 """Taps of which two channels of a window leave room for other work-items' registers."""
 FEW_HELD = 80
 """Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
-HEIGHTS, WIDTHS = (2, 3, 4, 5, 6, 7), (4, 5)
-"""Rows and columns of a patch that are guessed for processors. One of 7x7 results was slower than
-of 7x4 or 4x4 (0.78 to 0.96 of the speed) where vectors lie along channels."""
-SETS, WAYS, LINE = 64, 8, 64
-"""Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
+LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
+"""Work-items of a work-group on a processor, and the work-groups of a core below which it has the
+fewer."""
 GROUPS_PER_UNIT = 16
 """Work-groups of a compute unit below which a work-item computes fewer patches."""
 
@@ -81,7 +79,7 @@ class Config(BaseConfig):
         if reason := layout_conflict(problem, self, DEFAULT, of_pixels=OF_PIXELS):
             return reason
         if problem.layout == "nhwc":
-            return self._blocks_why_not() or self._pixels_why_not(problem, limits)
+            return self._blocks_why_not(problem) or self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
 
     def needs(self, problem: ConvProblem) -> Needs:
@@ -121,11 +119,16 @@ class Config(BaseConfig):
         taps = problem.kernel_h * problem.kernel_w
         return 4 * taps * (self.local_c + 1) * self.vec_c if self.in_blocks(problem) else 0
 
-    def _blocks_why_not(self) -> str | None:
+    def _blocks_why_not(self, problem: ConvProblem) -> str | None:
         if self.local_c == 1 and self.rounds > 1:
             return f"rounds={self.rounds} needs blocks of channels; with local_c=1 use 1"
         if self.local_size % self.local_c:
             return f"local_c={self.local_c} does not divide local_size={self.local_size}"
+        if self.local_c > 1 and problem.in_channels % self.vec_c:
+            return (
+                f"vec_c={self.vec_c} does not divide {problem.in_channels} channels, which blocks "
+                f"of local_c={self.local_c} need; use local_c=1"
+            )
         return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
@@ -180,46 +183,47 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if problem.layout == "nhwc":
         if limits.kind == "cpu":
-            return _pixels_on_cpu(problem, channel_vectors(problem, limits)[0])
+            return _pixels_on_cpu(problem, limits)
         return [
             _in_blocks(problem, limits, *shape, vec)
             for vec in _vectors(problem)
             for shape in _shapes(problem, vec)
         ]
-    width = max(part.cols.results for part in correlations(problem))
-    return [Config(*patch) for patch in plane_guesses(width, limits)]
+    return [Config(*patch) for patch in plane_guesses(problem, limits)]
 
 
-def _pixels_on_cpu(problem: ConvProblem, vec: int) -> list[Config]:
+def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for a processor and images in channels_last.
 
-    Where no vector divides the channels, the compiler makes one of the work-items along them: a
-    work-group with a block of channels is up to four times as fast as one of single channels.
+    Of few channels the compiler makes a vector of the work-items along them: there a work-group has
+    a block of channels.
     """
-    rows, cols = phases(problem)
-    high, low = fitting(rows[0].results, HEIGHTS)[:2]
-    if vec > 1:
-        high = high if _is_held(problem, high) else 4
-        shapes = [(high, 4, 4, 1), (4, 4, 4, 1), (2, 4, 4, 1), (1, 4, 4, 1), (2, 2, 4, 1)]
-    else:
-        wide = fitting(cols[0].results, WIDTHS)[0]
-        shapes = [(high, wide, 64, 16), (high, 4, 64, 16), (low, 4, 64, 16), (high, 4, 64, 32)]
-        shapes += [(high, 4, 32, 1), (min(low, 4), 4, 4, 1)]
-    return [
-        replace(DEFAULT, patch_h=h, patch_w=w, local_size=size, vec_c=vec, local_c=local_c)
-        for h, w, size, local_c in shapes
-    ]
+    vec = channel_vectors(problem, limits)[0]
+
+    def of(h: int, w: int) -> Config:
+        if vec == 1:
+            return replace(DEFAULT, patch_h=h, patch_w=w, local_size=64, local_c=16)
+        return _vectors_on_cpu(problem, limits, h, w, vec)
+
+    patches = pixel_patches(problem, lambda *hw: of(*hw).why_not(problem, limits) is None)
+    return [of(*patch) for patch in patches]
 
 
-def _is_held(problem: ConvProblem, patch_h: int) -> bool:
-    """Say whether a processor's nearest cache holds the window of such a patch of 4 columns.
+def _vectors_on_cpu(
+    problem: ConvProblem, limits: Limits, patch_h: int, patch_w: int, vec: int
+) -> Config:
+    """Return the config of vectors of channels: 16 work-items a group, or 4 for small images.
 
-    Pixels whose distance is a large power of two share few sets of the cache: of 2048 channels of
-    7x7, 7 rows took 1.5 to 1.8 times as long as 4.
+    A work-group costs as much to start as a small patch; 16 took 0.8 to 0.95 of the time of 4.
     """
-    rows, cols = phases(problem)
-    sets = SETS // gcd(SETS, max(4 * problem.in_channels // LINE, 1))
-    return window(rows, patch_h).elements * window(cols, 4).elements <= WAYS * sets
+    config = replace(
+        DEFAULT, patch_h=patch_h, patch_w=patch_w, vec_c=vec, local_c=1, local_size=LOCAL_SIZES[0]
+    )
+    vectors = problem.batch * ceil_div(problem.in_channels, vec)
+    items = vectors * prod(_patches(problem, config))
+    if items < LOCAL_SIZES[0] * GROUPS_PER_CORE * limits.compute_units:
+        return replace(config, local_size=LOCAL_SIZES[1])
+    return config
 
 
 def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
@@ -298,7 +302,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         across, along = _blocks(problem, config)
         global_size = (across * local[0], along * local[1], 1)
     else:
-        images = problem.batch * problem.in_channels // config.vec_c
+        images = problem.batch * ceil_div(problem.in_channels, config.vec_c)
         if not pixels:
             images = prod(problem.buffers[written][:2])
         global_size = (round_up(images * bands * columns, config.local_size), 1, 1)
@@ -383,6 +387,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "rows": [taps_of(axis, down) for axis in rows],
         "cols": [taps_of(axis, across) for axis in cols],
         "vec": config.vec_c,
+        "last": last_vector(problem.in_channels, config.vec_c),
         "local_c": config.local_c,
         "rounds": config.rounds,
         "kernel_w": problem.kernel_w,

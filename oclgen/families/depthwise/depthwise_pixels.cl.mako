@@ -6,6 +6,10 @@ It first copies what they read to a window in private memory, zero where the pad
 bwd_data it computes that many of each phase: all phases read the same window, and together they are a
 patch of the output without gaps.
 
+Where vec does not divide the channels, the last vector begins vec channels before their end. It computes
+channels of the vector before it, too, and stores its own alone. A row of the patch is summed and stored
+before the next one: its sums stay in registers, however many rows there are.
+
 Weights of neighbouring channels lie a filter apart, so that a load of one tap by neighbours meets a
 cache line for each. With local_c > 1 a work-group has a block of channels: it copies their weights to
 local memory, where a tap's neighbours are neighbours, and then computes several patches.
@@ -14,7 +18,8 @@ dtype, activation   storage type of input, weights, output, bias (accumulation i
 sizes               names and values of the correlations' and the window's sizes
 given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    results per work-item and phase
-vec                 channels per work-item, `vec_c`; it divides them
+vec                 channels per work-item, `vec_c`
+last                (first lane, width) of each store of a last vector that overlaps; none: all are alike
 local_size          work-items per group
 local_c, rounds     work-items along channels, and patches of each work-item; 1 of each: weights are
                     read where they lie
@@ -25,7 +30,7 @@ bias, residual      add bias[channel], and what lies as the output does
 </%doc>
 <%!
     from oclgen.families.parts.epilogue import plus_residual
-    from oclgen.families.parts.expressions import vector_of
+    from oclgen.families.parts.expressions import lanes_of, vector_of
     from oclgen.render import vector
 %>\
 <%
@@ -43,13 +48,30 @@ bias, residual      add bias[channel], and what lies as the output does
             return f"*(__local const {vf} *)(filters + {at} * PITCH)"
         return vector_of(f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec))
 %>\
+<%def name="stores(pieces)">\
+#pragma unroll
+                for (int x = 0; x < ${patch_columns}; ++x) {
+                    if (column * ${patch_columns} + x < WRITTEN_W) {
+                        const long at = begin + x;
+                        const ${vf} value = acc[x]${" + shift" if bias else ""}${plus_residual(residual, vec, "out + at * CHANNELS")};
+% if pieces == [(0, vec)]:
+                        STORE${vec}(ACT(value), out + at * CHANNELS);
+% else:
+                        const ${vf} stored = ACT(value);
+% for first, width in pieces:
+                        STORE${width}(${lanes_of("stored", first, width)}, out + at * CHANNELS + ${first});
+% endfor
+% endif
+                    }
+                }
+</%def>\
 ${preamble}
 ${activation}
 
 % for name, value in sizes.items():
 #define ${name} ${value}
 % endfor
-#define VECTORS (CHANNELS / ${vec})
+#define VECTORS ${f"((CHANNELS + {vec - 1}) / {vec})" if last else f"(CHANNELS / {vec})"}
 % if staged:
 #define PITCH ${(local_c + 1) * vec}
 % endif
@@ -90,7 +112,11 @@ ${term_parameters}\
     const int image = patch / (COLUMNS * BANDS);
 % else:
     const int id = get_global_id(0);
+% if last:
+    const int channel = min(id % VECTORS * ${vec}, CHANNELS - ${vec});
+% else:
     const int channel = id % VECTORS * ${vec};
+% endif
     const int column = id / VECTORS % COLUMNS;
     const int band = id / (VECTORS * COLUMNS) % BANDS;
     const int image = id / (VECTORS * COLUMNS * BANDS);
@@ -118,6 +144,7 @@ ${term_parameters}\
             }
         }
     }
+% if staged:
     ${vf} acc[${patch_rows}][${patch_columns}];
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
@@ -140,16 +167,7 @@ ${term_parameters}\
     }
 % endfor
 
-% if bias and not staged:
-    const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
-% endif
     const int row0 = band * ${patch_rows}, column0 = column * ${patch_columns};
-% if not staged:
-    out += offset_out + channel;
-% if residual:
-    residual += offset_residual + channel;
-% endif
-% endif
 #pragma unroll
     for (int y = 0; y < ${patch_rows}; ++y) {
 #pragma unroll
@@ -161,6 +179,55 @@ ${term_parameters}\
             }
         }
     }
+% else:
+% if bias:
+    const ${vf} shift = LOAD${vec}(bias + offset_bias + channel);
+% endif
+    out += offset_out + channel;
+% if residual:
+    residual += offset_residual + channel;
+% endif
+    ${vf} tap_of[TAPS];
+    for (int i = 0; i < TAPS; ++i) {
+        tap_of[i] = ${tap("i")};
+    }
+#pragma unroll
+    for (int y = 0; y < ${patch_h}; ++y) {
+% for phase_h in range(len(rows)):
+<% row = " + ".join([f"band * {patch_rows}", f"y * {store_h}" if store_h > 1 else "y", *([str(phase_h)] if phase_h else [])]) %>\
+        {
+            const int row = ${row};
+            ${vf} acc[${patch_columns}];
+#pragma unroll
+            for (int x = 0; x < ${patch_columns}; ++x) {
+                acc[x] = 0.0f;
+            }
+% for of_h, phase_w, at, in_row, in_column in taps:
+% if of_h == phase_h:
+#pragma unroll
+            for (int x = 0; x < ${patch_w}; ++x) {
+                acc[x * ${store_w} + ${phase_w}] +=
+                    tap_of[${at}] * window[y * STEP_H + ${in_row}][x * STEP_W + ${in_column}];
+            }
+% endif
+% endfor
+            const long begin = ((long)image * WRITTEN_H + row) * WRITTEN_W + column * ${patch_columns};
+            if (row >= WRITTEN_H) {
+                continue;
+            }
+% if last:
+            if (channel == CHANNELS - ${vec}) {
+${stores(last)}\
+            } else {
+${stores([(0, vec)])}\
+            }
+% else:
+${stores([(0, vec)])}\
+% endif
+        }
+% endfor
+    }
+% endif
 % if staged:
     }
 % endif

@@ -10,7 +10,8 @@ dtype               storage type of x, y and w (accumulation is fp32)
 sizes               names and values of the problem's and the window's sizes
 given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    pixels of y that are copied at a time
-vec                 channels per work-item, `vec_c`; it divides them
+vec                 channels per work-item, `vec_c`
+shared              lanes of the last vector that are channels of the one before it, which stores them
 local_c, local_k    work-items of a group, along channels and patches (local_size / local_c)
 split               planes over which the patches are split (summed by sum_planes)
 all_rows, parts     rows of taps, and parts of them, each with work-groups of its own
@@ -117,7 +118,14 @@ void depthwise_pixels_weights(
                 for (int k = 1; k < ${local_k}; ++k) {
                     sum += sums[k][place];
                 }
-% for v in range(vec):
+% if shared:
+                if (channel % ${vec} == 0) {
+% for v in range(shared):
+                    ${kept(v)};
+% endfor
+                }
+% endif
+% for v in range(shared, vec):
                 ${kept(v)};
 % endfor
             }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, windows
+from oclgen.families.depthwise.guessed import plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -19,7 +20,6 @@ from oclgen.families.depthwise.patches import (
     is_depthwise,
     layout_conflict,
     pixel_lanes,
-    plane_guesses,
     window,
 )
 from oclgen.families.parts.growing import parted
@@ -59,6 +59,8 @@ LANES = 16
 """Work-items along channels of which a processor's compiler makes vectors."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a compute unit of a GPU."""
+GROUPS_PER_CORE, WIDE = 4, range(5, 9)
+"""Work-groups that keep a core of a processor busy, and columns of a wide patch there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu":
-        first = plane_guesses(problem.out_w, limits)
-        return [Config(*patch, local_k=1, split=1) for patch in first]
+        return [Config(*patch, local_k=1, split=1) for patch in plane_guesses(problem, limits)]
     # neighbours along a row read neighbours
     split = _fill(limits, problem.groups)
     return [
@@ -230,11 +231,16 @@ def _plane_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     vec = channel_vectors(problem, limits)[0]
-    shapes: tuple[tuple[int, int], ...] = ((1, 4), (2, 4), (1, 2), (4, 4))
+    shapes: tuple[tuple[int, int], ...]
     if limits.kind == "cpu" and vec == 1:  # the compiler makes a vector of the work-items
         shapes, tried = ((2, 4), (1, 4), (4, 4)), [(LANES, split) for split in (8, 2)]
     elif limits.kind == "cpu":
-        tried = [(1, split) for split in (8, 2)]
+        # a processor needs no more planes than give its cores work; large images gain by 8
+        wide = min(WIDE, key=lambda width: (-problem.out_w % width, -width))
+        shapes = ((1, 4), (2, 4), (1, wide))
+        vectors = ceil_div(problem.in_channels, vec)
+        split = _ceil_power(ceil_div(GROUPS_PER_CORE * limits.compute_units, vectors))
+        tried = [(1, each) for each in dict.fromkeys((split, max(split, 8)))]
     else:
         shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
         split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))
@@ -257,7 +263,11 @@ def _within_patches(problem: ConvProblem, config: Config) -> Config:
 
 def _fill(limits: Limits, groups: int) -> int:
     """Return the power of two by which to split for every unit to have enough work-groups."""
-    return 1 << (ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups) - 1).bit_length()
+    return _ceil_power(ceil_div(GROUPS_PER_UNIT * limits.compute_units, groups))
+
+
+def _ceil_power(count: int) -> int:
+    return 1 << (count - 1).bit_length()
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
@@ -292,7 +302,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         )
 
     if pixels:
-        across = round_up(problem.in_channels // config.vec_c, local[0])
+        across = round_up(ceil_div(problem.in_channels, config.vec_c), local[0])
         global_size = (across, config.sharing, config.split * parts)
     else:
         items = problem.out_channels * config.split * parts * config.local_k
@@ -359,6 +369,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
     return {
         "sizes": parted(problem, _pixel_sizes(problem, config), GROWING).text,
         "vec": config.vec_c,
+        "shared": -problem.in_channels % config.vec_c,
         "local_c": config.local_sizes(problem)[0],
         "all_rows": problem.kernel_h,
     }

@@ -19,6 +19,17 @@ def lane(value: str, width: int, at: int) -> str:
     return value if width == 1 else f"{value}.s{at:x}"
 
 
+def lanes_of(value: str, first: int, width: int) -> str:
+    """Return neighbouring lanes of a vector `value`.
+
+    Args:
+        value: name of the vector.
+        first: lane to begin with.
+        width: how many lanes.
+    """
+    return f"{value}.s" + "".join(f"{at:x}" for at in range(first, first + width))
+
+
 def vector_of(texts: Iterable[str], scalar: str = "float") -> str:
     """Return the vector whose lanes are these; the text itself if it is one."""
     lanes = list(texts)

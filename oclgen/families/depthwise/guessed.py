@@ -1,0 +1,135 @@
+"""Patches of depthwise convolutions that are guessed: how large ones pay, by counts.
+
+The families of depthwise convolutions share it; it knows no parameter of theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from math import prod
+
+from oclgen.families.conv.correlation import Axis, windows
+from oclgen.families.depthwise.patches import Phases, phases, window
+from oclgen.limits import Limits
+from oclgen.plan import ceil_div
+from oclgen.problem import DTYPES, ConvProblem
+
+HEIGHTS, WIDTHS, MOST_RESULTS = range(2, 9), range(4, 9), 49
+"""Rows and columns of a patch that are guessed for a processor, and results of a phase at most."""
+START, COPY, RESULT = 16, 3, 4
+"""What a processor spends on a patch, on an element of its window and on a result, in multiply-adds
+of vectors: an element is tested, loaded and stored, a result is tested and stored."""
+ROWS, MOST_VECTORS = range(2, 15), 32
+"""Rows of a patch in planes that are guessed for a processor, and vectors of results at most."""
+FEW_TAPS, FEW_ROWS = 3, 8
+"""Taps up to which a patch in planes has few rows, and their most."""
+GUESSED = 3
+"""Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
+with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
+SMALL = 16
+"""Results of a patch that may be guessed however few sets of the cache its pixels share."""
+SETS, WAYS, LINE = 64, 8, 64
+"""Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
+
+
+def pixel_patches(
+    problem: ConvProblem, is_valid: Callable[[int, int], bool]
+) -> list[tuple[int, int]]:
+    """Return patches (rows, columns) for a processor and channels_last, best guess first.
+
+    They are ranked by what all patches of an image cost, in multiply-adds: each starts, copies its
+    window, and computes and stores its results, those that lie beyond the image, too. Of 12 drawn
+    convolutions, six with each of AVX-512 and AVX2, the first one reached 0.95 of the speed of the
+    best of 1 to 8 rows and 3 to 8 columns, 0.89 at worst.
+
+    Args:
+        problem: in channels_last.
+        is_valid: whether the family computes such a patch.
+    """
+    rows, cols = phases(problem)
+    of_a_result = problem.kernel_h * problem.kernel_w / (len(rows) * len(cols)) + RESULT
+
+    def cost(patch: tuple[int, int]) -> float:
+        high, wide = patch
+        copied = window(rows, high).elements * window(cols, wide).elements
+        results = len(rows) * high * len(cols) * wide
+        count = ceil_div(rows[0].results, high) * ceil_div(cols[0].results, wide)
+        return count * (START + COPY * copied + of_a_result * results)
+
+    sizes = [(h, w) for h in HEIGHTS for w in WIDTHS if h * w <= MOST_RESULTS]
+    held = (
+        patch
+        for patch in sorted(sizes, key=cost)
+        if is_valid(*patch) and (prod(patch) <= SMALL or _is_held(problem, *patch))
+    )
+    return list(islice(held, GUESSED))
+
+
+def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
+    """Say whether a processor's nearest cache holds what such a patch reads, and what it writes.
+
+    Pixels whose distance is a large power of two share few sets of the cache: of 1024 and 2048
+    channels of 7x7, patches of 7x7 took 1.3 to 1.7 times as long as of 4x4. So do rows: of 64
+    channels, 32 columns wide, 16 rows took 1.8 times as long as 4.
+    """
+    rows, cols = phases(problem)
+    pixel = DTYPES[problem.dtype] * problem.in_channels
+    areas = (
+        (window(rows, patch_h).elements, window(cols, patch_w).elements, cols[0].read),
+        (len(rows) * patch_h, len(cols) * patch_w, cols[0].written),
+    )
+    for high, wide, width in areas:
+        lines = ((y * width + x) * pixel // LINE for y in range(high) for x in range(wide))
+        if max(Counter(line % SETS for line in lines).values()) > WAYS:
+            return False
+    return True
+
+
+def plane_guesses(problem: ConvProblem, limits: Limits) -> list[tuple[int, int, int, bool, int]]:
+    """Return guesses of (patch_h, patch_w, vec, guarded, local_size) for images in planes.
+
+    The best one comes first. Processors take whole rows, of as many rows as `plane_heights` says,
+    and groups of 16 work-items: to start one costs as much as a patch, and those of one took up to
+    twice as long.
+    """
+    if limits.kind == "cpu":
+        lanes = limits.native_float_width
+        rows, cols = result_axes(problem)
+        width = min(cols[0].results, 128)
+        vectors = len(cols) * ceil_div(width, lanes)
+        heights = plane_heights(problem, rows, vectors)[:3]
+        return [(h, width, lanes, False, local) for local in (16, 4) for h in heights]
+    return [(h, w, 1, True, 128) for h, w in ((4, 4), (2, 4), (4, 2), (1, 4), (7, 7))]
+
+
+def plane_heights(problem: ConvProblem, rows: tuple[Axis, ...], vectors: int) -> list[int]:
+    """Return rows of a patch of whole rows for a processor, best guess first.
+
+    More results than `MOST_VECTORS` stay in loops and in memory, which takes up to 2.6 times as
+    long; so do many rows of few taps. What is left is ranked as in `pixel_patches`.
+
+    Args:
+        problem: its taps count.
+        rows: axes of results along a column.
+        vectors: of results of a row, of all phases along it.
+    """
+    taps = problem.kernel_h * problem.kernel_w
+    most = FEW_ROWS if taps <= FEW_TAPS else ROWS[-1]
+    allowed = [h for h in ROWS if h <= most and len(rows) * h * vectors <= MOST_VECTORS]
+
+    def cost(height: int) -> float:
+        of_a_row = (taps / len(rows) + RESULT) * len(rows)
+        copied = window(rows, height).elements
+        return ceil_div(rows[0].results, height) * (START + COPY * copied + of_a_row * height)
+
+    return sorted(allowed or ROWS[:1], key=cost)
+
+
+def result_axes(problem: ConvProblem) -> Phases:
+    """Return the axes of what patches lie on: of a gradient of weights, those of y."""
+    if problem.direction != "bwd_weights":
+        return phases(problem)
+    part = windows(problem)
+    return Phases((part.rows,), (part.cols,))
