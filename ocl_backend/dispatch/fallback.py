@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend.dispatch.accepted import acceptance
+from ocl_backend.dispatch.complex_half import ComplexHalfError, in_complex64
 from ocl_backend.dispatch.errors import as_the_cpu_tells
 from ocl_backend.dtypes import UnsupportedDtypeError
 from ocl_backend.runtime import shim
@@ -54,6 +55,8 @@ def serving(
         try:
             check_accepted(args, kwargs)
             return kernel(*args, **kwargs)
+        except ComplexHalfError:
+            return in_complex64(overload, args, kwargs, _written(overload, args, kwargs))
         except UnsupportedDtypeError:
             given = tree_leaves((args, kwargs))
             if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
