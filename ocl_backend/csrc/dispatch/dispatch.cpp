@@ -140,7 +140,7 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
-// These call a kernel by a table of devices that torch does not let others write to.
+// ops/norm/nested_layer_norm.py serves these: torch's call a kernel by a table of its own devices.
 const std::set<std::string> kNestedOnTorchsDevices = {"aten::native_layer_norm",
                                                       "aten::native_layer_norm_backward"};
 
