@@ -73,6 +73,25 @@ def test_composed_operators(device: Any, name: str) -> None:
     check(device, RESHAPED[name], X, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("bins", [1, 7, 64])
+def test_histograms_count_items_on_an_edge_to_its_right(
+    device: Any, bins: int, dtype: Any
+) -> None:
+    """The device guesses a bin and steps to the right one; edges of sevenths are rounded."""
+    torch.manual_seed(0)
+    edges = torch.linspace(-1, 2, bins + 1, dtype=dtype)
+    ends = torch.tensor([-torch.inf, torch.inf, torch.nan, -1, 2, -1.001, 2.001], dtype=dtype)
+    x = torch.cat([edges, edges.nextafter(edges + 1), edges.nextafter(edges - 1), ends])
+    x = torch.cat([x, torch.randn(5000, dtype=dtype)])
+    weight = torch.rand(len(x), dtype=dtype)
+    for options in ({}, {"weight": weight}, {"density": True}):
+        there = {k: v.to(place(device)) if k == "weight" else v for k, v in options.items()}
+        ours, our_edges = torch.histogram(x.to(place(device)), bins, range=(-1.0, 2.0), **there)
+        theirs, _ = torch.histogram(x, our_edges.cpu(), **options)
+        assert_same(ours, theirs)
+
+
 def test_counting_and_searching(device: Any) -> None:
     agree(device, lambda x: x.round().unique_consecutive(return_counts=True), X)
     agree(device, lambda x: torch.isin(x.round(), x[0, 0, 0].round()), X)
