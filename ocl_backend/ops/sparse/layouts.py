@@ -33,6 +33,9 @@ READS_MEMORY = {
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
 
+WIDER = {torch.bool: torch.uint8, torch.complex32: torch.complex64}
+"""Dtypes in which the CPU has no product of two, or rounds each step -> one that serves instead."""
+
 CONVERSIONS = {
     "_to_sparse": None,
     **{
@@ -117,7 +120,12 @@ def _unless_turned(overload: Any, key: str, made: torch.layout | None) -> Callab
 def _unless_two(overload: Any, key: str) -> Callable[..., Any]:
     def call(x: Tensor, y: Tensor | float, **kwargs: Any) -> Any:
         is_sparse = isinstance(y, Tensor) and y.layout in coordinates.SPARSE
-        if x.layout in coordinates.SPARSE and is_sparse:
+        if isinstance(y, Tensor) and is_sparse and x.layout in coordinates.SPARSE:
+            dtype = torch.result_type(x, y)
+            if dtype in WIDER and overload is torch.ops.aten.mul.Tensor:
+                wide = [operand.to(WIDER[dtype]) for operand in (x, y)]
+                product: Tensor = on_cpu(overload, wide, kwargs)
+                return product.to(dtype)
             return on_cpu(overload, (x, y), kwargs)
         return on_any_device(overload, key, x, y, **kwargs)
 
