@@ -289,3 +289,19 @@ def test_products_of_two_whose_dtype_the_cpu_lacks(device: Any, layout: Any, dty
     expected = x.to(torch.complex64) * y.to(torch.complex64)
     found = product.to_dense().cpu().to(torch.complex64)
     torch.testing.assert_close(found, expected, rtol=2**-11, atol=0)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "amax"])
+def test_gradients_of_reduced_products(device: Any, reduce: str) -> None:
+    """torch's kernel on the CPU reads positions that it only makes where a gradient is wanted."""
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 6).mul(torch.rand(5, 6) > 0.4), torch.randn(6, 3)
+    found = []
+    for where in ("cpu", place(device)):
+        rows = x.to(where).to_sparse_csr().requires_grad_()
+        columns = y.to(where).requires_grad_()
+        out = torch.sparse.mm(rows, columns, reduce)
+        out.square().sum().backward()
+        assert rows.grad is not None
+        found.append([out, rows.grad.to_dense(), columns.grad])
+    assert_same(found[1], found[0])

@@ -25,7 +25,7 @@ READS_MEMORY = {
         *("_sparse_log_softmax_backward_data", "_sparse_sum_backward", "_sparse_sparse_matmul"),
     },
     "SparseCsrCPU": {
-        *("_sparse_csr_sum", "_sparse_csr_prod", "_sparse_mm_reduce_impl", "triangular_solve"),
+        *("_sparse_csr_sum", "_sparse_csr_prod", "triangular_solve"),
         *("_sparse_mm_reduce_impl_backward", "sparse_sampled_addmm"),
     },
 }
@@ -71,6 +71,8 @@ def register() -> None:
             overload = getattr(getattr(torch.ops.aten, base), label or "default")
             if name in kernels:
                 kernel = serving(overload, kernels[name])
+            elif base == "_sparse_mm_reduce_impl":
+                kernel = _reduced_products
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
             elif base in CONVERSIONS and theirs == "SparseCsrCPU":
@@ -115,6 +117,19 @@ def _unless_turned(overload: Any, key: str, made: torch.layout | None) -> Callab
         return on_any_device(overload, key, x, *args, **kwargs)
 
     return call
+
+
+def _reduced_products(x: Tensor, y: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
+    """Return reduced products of rows, and the positions of extremes, made on the CPU.
+
+    torch's kernel leaves out the positions where no operand wants a gradient, and that of the
+    gradient reads them all the same. So a twin on the CPU wants what its original does.
+    """
+    overload = torch.ops.aten._sparse_mm_reduce_impl.default
+    torch.ops.ocl.note_fallback(overload.name())
+    twins = [one.cpu().detach().requires_grad_(one.requires_grad) for one in (x, y)]
+    out, positions = overload(*twins, reduce)
+    return out.detach().to(y.device), positions.to(y.device)
 
 
 def _unless_two(overload: Any, key: str) -> Callable[..., Any]:
