@@ -174,10 +174,11 @@ def bilinear_backward(
     """Spread the gradient of every output item over the input items it was mixed from."""
     spatial = len(output_size)
     given = [*scales, *[None] * spatial][:spatial]
+    exact = torch.float64 if grad.dtype is torch.float64 else torch.float32
     result = grad
     for axis, scale in enumerate(given, start=2):
         size, out_size = input_size[axis], output_size[axis - 2]
-        positions = torch.arange(out_size, device=grad.device, dtype=torch.float32)
+        positions = torch.arange(out_size, device=grad.device, dtype=exact)
         if align_corners:
             source = positions * ((size - 1) / max(out_size - 1, 1))
         else:
