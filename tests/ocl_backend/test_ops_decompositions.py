@@ -73,6 +73,23 @@ def test_composed_operators(device: Any, name: str) -> None:
     check(device, RESHAPED[name], X, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 2, 2)])
+def test_weights_of_classes_may_be_a_column(
+    device: Any, shape: tuple[int, ...], reduction: str
+) -> None:
+    torch.manual_seed(0)
+    x, table = torch.randn(shape), torch.rand(3, 2)
+    target = torch.randint(0, 3, (shape[0], *shape[2:]))
+
+    def loss(x: Any) -> Any:
+        where = x.device
+        weight = table.to(where)[:, 1]
+        return functional.nll_loss(x, target.to(where), weight, reduction=reduction)
+
+    check(device, loss, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bins", [1, 7, 64])
 def test_histograms_count_items_on_an_edge_to_its_right(
