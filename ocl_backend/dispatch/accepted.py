@@ -17,7 +17,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend.dispatch import known_forms
-from ocl_backend.dispatch.complex_half import ComplexHalfError, is_lacking
+from ocl_backend.dispatch.complex_half import (
+    ROUNDED_ONCE,
+    ComplexHalfError,
+    has_halves,
+    is_lacking,
+)
 from ocl_backend.dispatch.errors import NO_KERNEL, raised
 
 MOST_ITEMS = 1 << 13
@@ -65,6 +70,7 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
     accepted: set[Any] = set()
     widened: set[Any] = set()
     schema, name = overload._schema, overload.name()
+    rounds_once = schema.name in ROUNDED_ONCE
     if not schema.name.startswith("aten::"):  # others check what they take themselves
         return _accept
     if schema.name.endswith("_backward") and not any(a.is_out for a in schema.arguments):
@@ -77,6 +83,9 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         if form in widened:
             raise ComplexHalfError(name)
         if form not in accepted:
+            if rounds_once and has_halves(args):
+                _remember(form, widened)
+                raise ComplexHalfError(name)
             if not (known := known_forms.of_user()).has(name, form):
                 try:
                     ask(overload, args, kwargs)

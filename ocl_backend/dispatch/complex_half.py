@@ -1,11 +1,11 @@
 """Calls with complex numbers of two halves, which are made with complex64 and rounded once.
 
-The CPU lacks most of its kernels for them. CUDA has them, and computes in complex64, too.
+The CPU lacks most of its kernels for them, and rounds within others. CUDA computes in complex64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,8 +18,13 @@ LACKING = "'ComplexHalf'", "tensors of type: Half"
 """Parts of the CPU's messages: of most operators, and of Fourier transforms."""
 
 
+ROUNDED_ONCE = "aten::mul", "aten::mul_", "aten::addcmul", "aten::addcmul_"
+"""Operators that the CPU has for complex32. It rounds the products of parts before their sum, which
+may then have no right digit."""
+
+
 class ComplexHalfError(UnsupportedDtypeError):
-    """The CPU lacks a kernel for complex32: the call is one for complex64."""
+    """The CPU lacks a kernel for complex32, or rounds within it: the call is one for complex64."""
 
 
 def is_lacking(tensors: Sequence[Tensor], error: Exception) -> bool:
@@ -29,8 +34,12 @@ def is_lacking(tensors: Sequence[Tensor], error: Exception) -> bool:
         tensors: of the call.
         error: what the CPU raised.
     """
-    has_half = any(tensor.dtype is torch.complex32 for tensor in tensors)
-    return has_half and any(part in str(error) for part in LACKING)
+    return has_halves(tensors) and any(part in str(error) for part in LACKING)
+
+
+def has_halves(operands: Iterable[Any]) -> bool:
+    """Say whether a tensor of complex32 is among operands."""
+    return any(isinstance(x, Tensor) and x.dtype is torch.complex32 for x in operands)
 
 
 def in_complex64(

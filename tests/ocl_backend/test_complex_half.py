@@ -22,6 +22,8 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "a power": lambda x, _: x**2,
     "powers": torch.pow,
     "a quotient": torch.div,
+    "a product": torch.mul,
+    "a difference of products": lambda x, y: torch.addcmul(-x * y, x, y * 1.01),
     "a product of matrices": lambda x, y: x @ y.T,
     "exponentials": lambda x, _: torch.exp(x),
     "a sum of rows": lambda x, _: x.sum(1),
