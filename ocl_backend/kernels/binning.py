@@ -91,8 +91,8 @@ def binned(
     parts = _parts(items.numel(), bins, devices()[x.get_device()].limits)
     if not parts:
         places = torch.empty_like(items, dtype=torch.int64)
-        given = (items, *of_edges, bins, low, high, places)
-        launch(_place_kernel(x.dtype, scale), places.shape, given, {"edges": (0,)})
+        numbered: list[Tensor | float] = [items, *of_edges, bins, low, high, places]
+        launch(_place_kernel(x.dtype, scale), places.shape, numbered, {"edges": (0,)})
         terms = torch.ones_like(places) if weight is None else weight
         return torch.zeros(bins + 1, dtype=dtype, device=x.device).index_add_(0, places, terms)[:-1]
     total = torch.zeros(parts, bins + 1, dtype=dtype, device=x.device)

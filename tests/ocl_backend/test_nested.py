@@ -115,9 +115,10 @@ def test_attention_over_heads_that_differ(device: Any) -> None:
     torch.manual_seed(0)
     shapes = (2, 2, 8), (3, 3, 8), (3, 5, 8)
     query, key = ([torch.randn(shape) for shape in shapes] for _ in range(2))
-    attend = functional.scaled_dot_product_attention
+    attend: Any = functional.scaled_dot_product_attention
     there = [torch.nested.nested_tensor(x, device=place(device)) for x in (query, key)]
-    for one, q, k in zip(attend(*there, there[1]).unbind(), query, key, strict=True):
+    found = attend(there[0], there[1], there[1]).unbind()
+    for one, q, k in zip(found, query, key, strict=True):
         assert_same(one, attend(q[None], k[None], k[None])[0])
 
 

@@ -92,9 +92,7 @@ def test_weights_of_classes_may_be_a_column(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bins", [1, 7, 64])
-def test_histograms_count_items_on_an_edge_to_its_right(
-    device: Any, bins: int, dtype: Any
-) -> None:
+def test_histograms_count_items_on_an_edge_to_its_right(device: Any, bins: int, dtype: Any) -> None:
     """The device guesses a bin and steps to the right one; edges of sevenths are rounded."""
     torch.manual_seed(0)
     edges = torch.linspace(-1, 2, bins + 1, dtype=dtype)
@@ -102,7 +100,8 @@ def test_histograms_count_items_on_an_edge_to_its_right(
     x = torch.cat([edges, edges.nextafter(edges + 1), edges.nextafter(edges - 1), ends])
     x = torch.cat([x, torch.randn(5000, dtype=dtype)])
     weight = torch.rand(len(x), dtype=dtype)
-    for options in ({}, {"weight": weight}, {"density": True}):
+    cases: list[dict[str, Any]] = [{}, {"weight": weight}, {"density": True}]
+    for options in cases:
         there = {k: v.to(place(device)) if k == "weight" else v for k, v in options.items()}
         ours, our_edges = torch.histogram(x.to(place(device)), bins, range=(-1.0, 2.0), **there)
         theirs, _ = torch.histogram(x, our_edges.cpu(), **options)

@@ -109,8 +109,11 @@ def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> T
     if narrow and a.dim() == b.dim() == 1 and beta:
         beta, alpha = (torch.tensor(number, dtype=x.dtype).item() for number in (beta, alpha))
         x = x.expand(len(a), len(b))
-        return x * beta + (a * alpha).unsqueeze(1) * b
-    total: Tensor = decomposition_table[torch.ops.aten.addr.default](x, a, b, beta=beta, alpha=alpha)
+        rounded: Tensor = x * beta + (a * alpha).unsqueeze(1) * b
+        return rounded
+    total: Tensor = decomposition_table[torch.ops.aten.addr.default](
+        x, a, b, beta=beta, alpha=alpha
+    )
     return total
 
 

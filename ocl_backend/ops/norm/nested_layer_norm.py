@@ -97,6 +97,8 @@ def _rows(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def _nested(rows: Tensor, like: Tensor) -> Tensor:
     """Return rows as the items of a nested tensor with the sizes of another one."""
-    places: Any = (like._nested_tensor_size(), like._nested_tensor_strides())
-    offsets = like._nested_tensor_storage_offsets()
-    return torch._nested_view_from_buffer(rows.reshape(-1), *places, offsets)
+    of: Any = like  # torch types these with fewer arguments
+    places = of._nested_tensor_size(), of._nested_tensor_strides()
+    made: Any = torch._nested_view_from_buffer
+    nested: Tensor = made(rows.reshape(-1), *places, of._nested_tensor_storage_offsets())
+    return nested

@@ -21,8 +21,7 @@ HISTC_RANGE = "torch.histc: range of"
 
 
 def bin_range(x: Tensor, span: Range, dim: int = 0) -> tuple[float, float]:
-    """Return the first and the last edge: those of `span`, or the ends of the items; waits for
-    those.
+    """Return the first and the last edge, of `span`, or of the items, which are waited for.
 
     Args:
         x: the items.

@@ -125,7 +125,7 @@ def _reduced_products(x: Tensor, y: Tensor, reduce: str) -> tuple[Tensor, Tensor
     torch's kernel leaves out the positions where no operand wants a gradient, and that of the
     gradient reads them all the same. So a twin on the CPU wants what its original does.
     """
-    overload = torch.ops.aten._sparse_mm_reduce_impl.default
+    overload: Any = torch.ops.aten._sparse_mm_reduce_impl.default
     torch.ops.ocl.note_fallback(overload.name())
     twins = [one.cpu().detach().requires_grad_(one.requires_grad) for one in (x, y)]
     out, positions = overload(*twins, reduce)
