@@ -79,7 +79,7 @@ def binned(
             nowhere.
         bins: how many.
         scale: what an item's bin is. Integers between equal bins are scaled in int64. By "edges",
-            items belong between these, which are those of equal bins but for rounding.
+            items belong between these, which are those of equal bins except for rounding.
         low: the smallest item that counts.
         high: the largest.
         weight: of each item, [x.numel()], of 4 or 8 bytes; None counts.
