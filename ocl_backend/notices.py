@@ -15,11 +15,15 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 OURS = "ocl_backend.libraries.transformers"
+TRAINER = "transformers.trainer"
 MODULES = {
     "transformers.pipelines.base": "a pipeline without a device, or with an index,",
-    "transformers.trainer": "transformers' Trainer",
+    TRAINER: "transformers' Trainer",
 }
 """What would compute on the CPU, by the module whose import shows its use."""
+
+WITH_TRAINER = "sentence_transformers"
+"""A library that imports the Trainer with itself, also for programs that train nothing."""
 
 
 class _Notices(MetaPathFinder):
@@ -31,7 +35,9 @@ class _Notices(MetaPathFinder):
 
 
 def _warn(module: str) -> None:
-    told = module == "transformers.trainer" and "ACCELERATE_TORCH_DEVICE" in os.environ
+    told = module == TRAINER and (
+        "ACCELERATE_TORCH_DEVICE" in os.environ or WITH_TRAINER in sys.modules
+    )
     if not told and OURS not in sys.modules:
         warnings.warn(
             f"{MODULES[module]} computes on the CPU: import {OURS} first, and it takes ocl",

@@ -15,6 +15,7 @@ import torch
 import ocl_autoload
 from ocl_backend import module, ops, printing
 from ocl_backend.fusion import held
+from ocl_backend.ops.norm import nested_layer_norm
 from ocl_backend.ops.sequence import transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
@@ -36,6 +37,7 @@ def _open() -> None:
     ops.register()
     quantized.register()
     layouts.register()
+    nested_layer_norm.register()
     operators.register()
     transformer.register_under_autocast()
     optim.prefer_fused()

@@ -17,6 +17,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend.dispatch import known_forms
+from ocl_backend.dispatch.complex_half import (
+    ROUNDED_ONCE,
+    ComplexHalfError,
+    has_halves,
+    is_lacking,
+)
 from ocl_backend.dispatch.errors import NO_KERNEL, raised
 
 MOST_ITEMS = 1 << 13
@@ -62,7 +68,9 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         overload: the operator.
     """
     accepted: set[Any] = set()
+    widened: set[Any] = set()
     schema, name = overload._schema, overload.name()
+    rounds_once = schema.name in ROUNDED_ONCE
     if not schema.name.startswith("aten::"):  # others check what they take themselves
         return _accept
     if schema.name.endswith("_backward") and not any(a.is_out for a in schema.arguments):
@@ -72,15 +80,28 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
         form = tuple(map(_form, args))
         if kwargs:
             form = (form, *kwargs, *map(_form, kwargs.values()))
+        if form in widened:
+            raise ComplexHalfError(name)
         if form not in accepted:
+            if rounds_once and has_halves(args):
+                _remember(form, widened)
+                raise ComplexHalfError(name)
             if not (known := known_forms.of_user()).has(name, form):
-                ask(overload, args, kwargs)
+                try:
+                    ask(overload, args, kwargs)
+                except ComplexHalfError:
+                    _remember(form, widened)
+                    raise
                 known.add(name, form)
-            if len(accepted) >= MOST_FORMS:
-                accepted.clear()
-            accepted.add(form)
+            _remember(form, accepted)
 
     return check
+
+
+def _remember(form: Any, forms: set[Any]) -> None:
+    if len(forms) >= MOST_FORMS:
+        forms.clear()
+    forms.add(form)
 
 
 def _accept(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -111,6 +132,7 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         kwargs: of the call.
 
     Raises:
+        ComplexHalfError: the CPU lacks a kernel for complex32.
         Exception: what the CPU raises.
     """
     arguments = overload._schema.arguments
@@ -125,7 +147,10 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     if not reads:  # a range's length is a number, and a matrix has two
         numbers = [abs(leaf) for leaf in tree_leaves(given) if type(leaf) in (int, float)]
         is_small = prod(max(number, 1) for number in numbers) <= MOST_ITEMS
-    error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
+    outputs = [a.name for a in arguments if a.is_out and a.name in given]
+    # the call itself warns of outputs that it resizes; torch does not of those without items
+    emptied = {name: tree_map(_emptied, kwargs[name]) for name in outputs if name in kwargs}
+    error = _refusal(overload, args, kwargs | emptied, MOST_ITEMS if is_small else -1)
     if error is not None and tensors:
         # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
         error = None
@@ -135,12 +160,12 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     if not is_small:
         few = tree_map(_on_cpu, tree_map(_small, given))
         few |= tree_map(_fewer, sizes if reads else few)
-        # an output without items is resized without torch's warning
-        outputs = [a.name for a in arguments if a.is_out and a.name in few]
         few |= {name: tree_map(_emptied, few[name]) for name in outputs}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
         if small is not None and any(part in str(small) for part in OF_DTYPES):
             error = small  # others may be of sizes that do not fit each other any more
+    if error is not None and is_lacking(tensors, error):
+        raise ComplexHalfError(overload.name()) from error
     if error is not None and not _is_taken_here(overload, tensors, error):
         raise error
 
@@ -190,7 +215,9 @@ def _small(leaf: Any) -> Any:
 
 
 def _emptied(leaf: Any) -> Any:
-    return leaf.new_empty(0) if isinstance(leaf, Tensor) else leaf
+    """Return an output without items, or as it is where items share memory, which is refused."""
+    is_one = isinstance(leaf, Tensor) and leaf.layout is torch.strided
+    return leaf.new_empty(0) if is_one and 0 not in leaf.stride() else leaf
 
 
 def _fewer(leaf: Any) -> Any:

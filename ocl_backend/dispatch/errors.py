@@ -112,7 +112,7 @@ def raised(
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     place = "cpu" if sum(map(Tensor.numel, tensors)) <= most else "meta"
     args = [
-        _as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
+        as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
     ]
     if not as_given:
         args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
@@ -125,8 +125,14 @@ def raised(
     return None
 
 
-def _as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
-    """Return a tensor for a number that torch hands to Python in its place."""
+def as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return a tensor for a number that torch hands to Python in its place.
+
+    Args:
+        argument: of the operator's schema.
+        value: what was given for it.
+        tensors: of the call, whose dtypes decide that of a number.
+    """
     if str(argument.type) != "Tensor" or not isinstance(value, int | float | complex):
         return value
     like = tensors[0] if tensors else torch.empty(0)

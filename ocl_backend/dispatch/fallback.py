@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ocl_backend.dispatch.accepted import acceptance
-from ocl_backend.dispatch.errors import as_the_cpu_tells
+from ocl_backend.dispatch.complex_half import ComplexHalfError, in_complex64
+from ocl_backend.dispatch.errors import as_declared, as_the_cpu_tells
 from ocl_backend.dtypes import UnsupportedDtypeError
 from ocl_backend.runtime import shim
 
@@ -54,6 +55,8 @@ def serving(
         try:
             check_accepted(args, kwargs)
             return kernel(*args, **kwargs)
+        except ComplexHalfError:
+            return in_complex64(overload, args, kwargs, _written(overload, args, kwargs))
         except UnsupportedDtypeError:
             given = tree_leaves((args, kwargs))
             if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
@@ -92,7 +95,9 @@ def on_cpu(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return torch.device("cpu")
         return twins[id(leaf)] if isinstance(leaf, Tensor) else leaf
 
-    result = overload(*tree_map(move, args), **tree_map(move, kwargs))
+    pairs = zip(overload._schema.arguments, args, strict=False)
+    moved = [as_declared(argument, tree_map(move, value), tensors) for argument, value in pairs]
+    result = overload(*moved, **tree_map(move, kwargs))
     written = {}
     for target in _written(overload, args, kwargs):
         twin = twins[id(target)]

@@ -20,15 +20,26 @@ from ocl_backend.kernels.vectors import in_type
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 
-Scale = Literal["equal", "own"]
+Scale = Literal["equal", "edges", "own"]
 
 BINS: dict[Scale, str] = {
     "equal": "min((long)((x - low) * bins / (high - low)), bins - 1)",
     "own": "(long)x",
 }
 """C of the bin of an item x: of equal ones between `low` and `high`, or of the number x itself."""
+BINS["edges"] = BINS["equal"]
 
-FIND = "const long found = x >= low && x <= high ? %s : bins;\n"
+FIND = "long found = x >= low && x <= high ? %s : bins;\n"
+
+STEP = """\
+if (found < bins) {
+    while (found > 0 && x < LOAD_edges(edges_at + found))
+        --found;
+    while (found < bins - 1 && x >= LOAD_edges(edges_at + found + 1))
+        ++found;
+}
+"""
+"""What the edges say, which are rounded: the bin before or behind is right, hardly ever another."""
 
 LISTED = 256
 """Items whose bins are found before one is filled: a loop over vectors finds them."""
@@ -53,7 +64,13 @@ MOST_BINS = 1 << 30
 
 
 def binned(
-    x: Tensor, bins: int, scale: Scale, low: float, high: float, weight: Tensor | None = None
+    x: Tensor,
+    bins: int,
+    scale: Scale,
+    low: float,
+    high: float,
+    weight: Tensor | None = None,
+    edges: Tensor | None = None,
 ) -> Tensor:
     """Return how many items are in each bin, int64 [bins], or their weights' sums in those' dtype.
 
@@ -61,23 +78,27 @@ def binned(
         x: items of any shape, floats or integers; those outside of [low, high], and NaN, count
             nowhere.
         bins: how many.
-        scale: what an item's bin is. Integers between equal bins are scaled in int64.
+        scale: what an item's bin is. Integers between equal bins are scaled in int64. By "edges",
+            items belong between these, which are those of equal bins except for rounding.
         low: the smallest item that counts.
         high: the largest.
         weight: of each item, [x.numel()], of 4 or 8 bytes; None counts.
+        edges: of the bins, [bins + 1], in x's dtype; of the scale "edges" alone.
     """
+    of_edges = [] if edges is None else [edges.contiguous()]
     dtype = torch.int64 if weight is None else weight.dtype
     items = x.reshape(-1).contiguous()
     parts = _parts(items.numel(), bins, devices()[x.get_device()].limits)
     if not parts:
         places = torch.empty_like(items, dtype=torch.int64)
-        launch(_place_kernel(x.dtype, scale), places.shape, (items, bins, low, high, places))
+        numbered: list[Tensor | float] = [items, *of_edges, bins, low, high, places]
+        launch(_place_kernel(x.dtype, scale), places.shape, numbered, {"edges": (0,)})
         terms = torch.ones_like(places) if weight is None else weight
         return torch.zeros(bins + 1, dtype=dtype, device=x.device).index_add_(0, places, terms)[:-1]
     total = torch.zeros(parts, bins + 1, dtype=dtype, device=x.device)
     share = -(-items.numel() // parts)
-    given = [items, *([] if weight is None else [weight.contiguous()]), total]
-    walked = {"part": (1,), "x": (0,), "weight": (0,), "total": (bins + 1,)}
+    given = [items, *of_edges, *([] if weight is None else [weight.contiguous()]), total]
+    walked = {"part": (1,), "x": (0,), "edges": (0,), "weight": (0,), "total": (bins + 1,)}
     kernel = _fill_kernel(x.dtype, scale, None if weight is None else weight.dtype)
     launch(kernel, (parts,), [*given, bins, low, high, items.numel(), share], walked)
     return (total.sum(0) if parts > 1 else total[0])[:-1]
@@ -98,6 +119,14 @@ def _numbers(value: str) -> tuple[Operand | Scalar, ...]:
     return (Scalar("bins", "long"), Scalar("low", value), Scalar("high", value))
 
 
+def _edges(scale: Scale, x: torch.dtype) -> tuple[Operand, ...]:
+    return (Operand("edges", x, "address"),) if scale == "edges" else ()
+
+
+def _find(scale: Scale) -> str:
+    return FIND % BINS[scale] + (STEP if scale == "edges" else "")
+
+
 def _register(x: torch.dtype) -> str:
     return dtype_of(x).value if x.is_floating_point else "long"
 
@@ -106,8 +135,8 @@ def _register(x: torch.dtype) -> str:
 def _place_kernel(x: torch.dtype, scale: Scale) -> Kernel:
     value = _register(x)
     out = Operand("out", torch.int64, "output", value="long", result="found")
-    operands = (Operand("x", x), *_numbers(value), out)
-    return Kernel("bin_places", value, operands, FIND % BINS[scale], scalar_only=True)
+    operands = (Operand("x", x), *_edges(scale, x), *_numbers(value), out)
+    return Kernel("bin_places", value, operands, _find(scale), scalar_only=True)
 
 
 @cache
@@ -120,11 +149,12 @@ def _fill_kernel(x: torch.dtype, scale: Scale, weight: torch.dtype | None) -> Ke
     parameters: tuple[Operand | Scalar, ...] = (
         Operand("part", role="position"),
         Operand("x", x, "address"),
+        *_edges(scale, x),
         *kept,
         Operand("total", total, "address"),
         *_numbers(value),
         Scalar("count", "long"),
         Scalar("share", "long"),
     )
-    body = in_type(FILL.replace("FIND", FIND % BINS[scale]).replace("WEIGHT", term), value)
+    body = in_type(FILL.replace("FIND", _find(scale)).replace("WEIGHT", term), value)
     return Kernel("bins", value, parameters, body, scalar_only=True, work=CHUNK)

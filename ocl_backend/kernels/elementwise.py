@@ -38,10 +38,9 @@ class Operand:
 
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
-    `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items`, `LOADS_name` and
-    `STORES_name`; `position` gives the index alone, as the variable `name`.
-    `value` is the C type in registers ("": the kernel's), `result` the variable that is stored
-    ("": `name`).
+    `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items` or `anywhere`,
+    `LOADS_name` and `STORES_name`; `position` gives the index alone, as the variable `name`.
+    `value` is the C type in registers ("": the kernel's), `result` what is stored ("": `name`).
     """
 
     name: str
@@ -50,6 +49,7 @@ class Operand:
     value: str = ""
     result: str = ""
     items: int = 1
+    anywhere: bool = False
 
     @property
     def type(self) -> DType:
@@ -358,20 +358,20 @@ def _accessors(kernel: Kernel) -> list[str]:
 
 def _vector_accessors(operand: Operand, value: str) -> list[str]:
     """Return the macros for `items` at once: as many accesses as a GPU needs for them."""
-    data, item, items = f"{operand.name}_data", operand.type, operand.items
+    data, at, item, items = f"{operand.name}_data", "(at) + ", operand.type, operand.items
+    if operand.anywhere:  # an access asks whether its pointer is aligned
+        data, at = f"({data} + (at))", ""
     width = vectors.width_at_once([item], [items])
     starts = range(0, items, width)
-    parts = ", ".join(vectors.load(item, data, f"(at) + {k}", "1", width) for k in starts)
+    parts = ", ".join(vectors.load(item, data, f"{at}{k}", "1", width) for k in starts)
     kept = vectors.vector(item.value, items)
     load = vectors.convert(item.value, value, f"({kept})({parts})", items)
     stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
     for k in starts:
         digits = "".join(f"{k + i:x}" for i in range(width))
-        stores += vectors.store(item, data, f"(at) + {k}", "1", f"stored.s{digits}", width)
-    return [
-        f"#define LOADS_{operand.name}(at) {load}",
-        f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}",
-    ]
+        stores += vectors.store(item, data, f"{at}{k}", "1", f"stored.s{digits}", width)
+    written = f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}"
+    return [f"#define LOADS_{operand.name}(at) {load}", written]
 
 
 def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:

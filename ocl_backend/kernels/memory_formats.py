@@ -42,6 +42,11 @@ def arranged(x: Tensor, pixels: bool) -> Tensor:
     return x.contiguous(memory_format=FORMATS[x.dim()])
 
 
+def dense(parameter: Tensor | None) -> Tensor | None:
+    """Return a parameter whose items lie one behind the other, itself if they do, or None."""
+    return None if parameter is None else parameter.contiguous()
+
+
 @lru_cache(maxsize=4096)
 def image_strides(shape: torch.Size, pixels: bool) -> tuple[int, ...]:
     """Return the strides of a new image of that shape, in channels_last or contiguous."""

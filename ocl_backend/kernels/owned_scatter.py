@@ -161,7 +161,7 @@ def _kernel(form: Form, owned: Owners) -> Kernel:
     given: Operand | Scalar = Scalar("number", register)
     one, many, source = "number", "number", "0"
     if form.value is not None:
-        given = Operand("value", form.value, "address", items=width)
+        given = Operand("value", form.value, "address", items=width, anywhere=True)
         one = many = "LOAD_value(from[k])"
         source = "value_at + k * inner_value"
         if owned.column_step:
@@ -189,7 +189,7 @@ def _kernel(form: Form, owned: Owners) -> Kernel:
     inner = ("size", "target", "value", *(f"index_{k}" for k in numbers))
     parameters = (
         Operand("owner", role="position"),
-        Operand("target", form.target, "address", items=width),
+        Operand("target", form.target, "address", items=width, anywhere=True),
         *parameters_of(form.indices, "address"),
         given,
         *(Scalar(name, "long") for name in ("block", "share", "columns")),

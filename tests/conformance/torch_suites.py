@@ -54,6 +54,7 @@ SUITES = {
     "masked": ("test_masked.py", "TestMasked"),
     "segments": ("test_segment_reductions.py", "TestSegmentReductions"),
     "sparse": ("test_sparse.py", "TestSparse and not TestSparseAny"),
+    "nested": ("test_nestedtensor.py", "DeviceType"),
     "dlpack": ("test_dlpack.py", "TestTorchDlPack"),
     "optim": ("test_optim.py", "TestOptimRenewed"),
     "spectral": ("test_spectral_ops.py", "TestFFT"),

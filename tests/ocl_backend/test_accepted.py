@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +145,38 @@ def test_a_result_of_the_small_call_is_not_warned_of(
     pool = torch.ops.aten.max_pool2d_with_indices.out
     accepted.ask(pool, (x, [3, 3], [2, 2], [1, 1]), outputs)
     assert "resized" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["sin", "sum", "svdvals"])
+def test_a_resized_output_is_warned_of_once(device: Any, name: str) -> None:
+    """The CPU, asked whether it takes the call, would warn too."""
+    calls: dict[str, Any] = {
+        "sin": torch.sin,
+        "sum": lambda x, out: torch.sum(x, 1, out=out),
+        "svdvals": lambda x, out: torch.linalg.svdvals(x, out=out),
+    }
+    x = torch.ones(3, 3, device=place(device))
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        calls[name](x, out=x.new_empty(5))
+    assert sum("was resized" in str(warning.message) for warning in heard) == 1
+
+
+@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64"])
+def test_bits_of_unsigned_integers_and_a_number(device: Any, name: str) -> None:
+    """torch hands a number to Python where a tensor is declared, and the CPU computes these."""
+    x = torch.arange(6).to(getattr(torch, name))
+    for call in (lambda x: x & 3, lambda x: 5 | x, lambda x: (x ^ 1).bitwise_and_(6)):
+        assert_same(call(x.to(place(device))), call(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_outer_products_in_16_bits_are_rounded_as_on_the_cpu(device: Any, dtype: Any) -> None:
+    torch.manual_seed(0)
+    x, a, b = (torch.randn(size).to(dtype) for size in ((20, 30), (20,), (30,)))
+    for numbers in ({"beta": 0.6, "alpha": 0.7}, {}, {"beta": 0, "alpha": 2}):
+        ours = torch.addr(*(one.to(place(device)) for one in (x, a, b)), **numbers)
+        assert torch.equal(ours.cpu(), torch.addr(x, a, b, **numbers)), numbers
 
 
 def test_the_cpu_is_asked_once_for_a_form(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:

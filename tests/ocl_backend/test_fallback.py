@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from tests import torch_processes
+from tests.ocl_backend.cpu_twin import assert_same, place
 
 MISSING = "aten::hash_tensor.out"
 """An operator without a kernel; the tests below fail if it gets one."""
@@ -86,3 +87,25 @@ def test_an_unknown_policy_is_refused() -> None:
     done = run("maybe", "")
     assert done.returncode == 1
     assert "OCLGEN_FALLBACK='maybe'; it must be one of warn, error" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["det", "slogdet"])
+@pytest.mark.parametrize("kind", ["dense", "with gaps", "columns first", "columns with gaps"])
+def test_gradients_of_determinants_of_matrices_that_lie_otherwise(
+    device: Any, kind: str, name: str
+) -> None:
+    """torch's formula looks at the matrix to know whether its transpose was factorized."""
+    torch.manual_seed(0)
+    wide, found = torch.randn(2, 4, 8), []
+    for where in ("cpu", place(device)):
+        leaf = wide.to(where, copy=True).requires_grad_()
+        x = {
+            "dense": leaf[..., :4].contiguous(),
+            "with gaps": leaf[..., ::2],
+            "columns first": leaf[..., :4].contiguous().mT,
+            "columns with gaps": leaf[..., ::2].mT,
+        }[kind]
+        result = getattr(torch.linalg, name)(x)
+        total = (result if name == "det" else result.logabsdet).sum()
+        found.append([total, *torch.autograd.grad(total, leaf)])
+    assert_same(found[1], found[0], 1e-4)

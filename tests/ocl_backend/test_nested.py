@@ -79,13 +79,47 @@ def test_strided_ones(device: Any, name: str) -> None:
 
 def test_what_has_no_kernel_says_what_to_do(device: Any) -> None:
     x = torch.nested.nested_tensor(rows(), device=place(device))
-    calls: list[Callable[[Any], Any]] = [
-        lambda x: torch.cumsum(x, 1),
-        nn.LayerNorm(8, device=place(device)),
-    ]
-    for call in calls:
-        with pytest.raises(RuntimeError, match=r"on ocl devices\. Use .*to_padded_tensor"):
-            call(x)
+    with pytest.raises(RuntimeError, match=r"on ocl devices\. Use .*to_padded_tensor"):
+        torch.cumsum(x, 1)
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 4)])
+def test_layer_norm_of_strided_ones(device: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    norm = nn.LayerNorm(shape)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    items, leaves = ([row.unflatten(-1, shape) for row in rows()] for _ in range(2))
+    expected = [norm(row.requires_grad_()) for row in items]
+    sum(one.square().sum() for one in expected).backward()
+    twin = deepcopy(norm).to(place(device))
+    leaves = [row.to(place(device)).requires_grad_() for row in leaves]
+    twin.zero_grad()
+    found = twin(torch.nested.as_nested_tensor(leaves)).unbind()
+    sum(one.square().sum() for one in found).backward()
+    for mine, reference in zip(found, expected, strict=True):
+        assert_same(mine, reference)
+    assert_same([leaf.grad for leaf in leaves], [row.grad for row in items])
+    assert_same([p.grad for p in twin.parameters()], [p.grad for p in norm.parameters()])
+
+
+def test_layer_norm_over_what_differs_is_refused(device: Any) -> None:
+    x = torch.nested.nested_tensor(rows(), device=place(device))
+    with pytest.raises(RuntimeError, match="extends into irregular dimensions"):
+        nn.LayerNorm((2, 8), device=place(device))(x)
+    with pytest.raises(RuntimeError, match="The shape at dimension 0"):
+        nn.LayerNorm(7, device=place(device))(x)
+
+
+def test_attention_over_heads_that_differ(device: Any) -> None:
+    torch.manual_seed(0)
+    shapes = (2, 2, 8), (3, 3, 8), (3, 5, 8)
+    query, key = ([torch.randn(shape) for shape in shapes] for _ in range(2))
+    attend: Any = functional.scaled_dot_product_attention
+    there = [torch.nested.nested_tensor(x, device=place(device)) for x in (query, key)]
+    found = attend(there[0], there[1], there[1]).unbind()
+    for one, q, k in zip(found, query, key, strict=True):
+        assert_same(one, attend(q[None], k[None], k[None])[0])
 
 
 def test_a_number_beside_jagged_ones(device: Any) -> None:

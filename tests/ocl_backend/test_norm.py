@@ -17,7 +17,7 @@ from ocl_backend.kernels import batch_norm_kernels
 from ocl_backend.kernels.memory_formats import FORMATS
 from ocl_backend.ops.norm import batch_norm
 from oclgen.limits import Limits
-from tests.ocl_backend.cpu_twin import agree, check, check_module, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, check_module, place
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
 PIXEL_SHAPES = [(8, 6, 7, 7), (2, 70, 5, 9), (1, 32, 1, 4), (3, 5, 2, 3, 4)]
@@ -204,3 +204,26 @@ def test_lengths_of_weights_have_the_cpus_dtype(device: Any, dtype: Any) -> None
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, TOLERANCE)
     agree(device, torch._weight_norm_interface, v, g, tolerance=tolerance)
     check(device, lambda v, g: torch._weight_norm_interface(v, g)[0], v, g, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("strided", range(4))
+def test_batch_norm_with_parameters_that_are_columns(
+    device: Any, strided: int, train: bool
+) -> None:
+    """Weight, bias and both running statistics may be columns; in training two are written."""
+    torch.manual_seed(0)
+    x, found = torch.randn(3, 5, 4, 4), []
+    given = [torch.rand(5) + 0.5 for _ in range(4)]
+    for where in ("cpu", place(device)):
+        parts = [part.to(where, copy=True) for part in given]
+        table = torch.full((5, 2), torch.nan, device=where)
+        table[:, 1] = parts[strided]
+        parts[strided] = table[:, 1]
+        own = x.to(where, copy=True).requires_grad_()
+        weight, bias, mean, variance = parts
+        leaves = [own, *(part.requires_grad_() for part in (weight, bias) if part.is_leaf)]
+        y = torch.nn.functional.batch_norm(own, mean, variance, weight, bias, training=train)
+        grads = torch.autograd.grad(y.sin().sum(), leaves)
+        found.append([y, mean, variance, *grads])
+    assert_same(found[1], found[0])

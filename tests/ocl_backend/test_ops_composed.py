@@ -80,6 +80,20 @@ def test_bags_scaled_by_how_often_a_row_is_used(device: Any) -> None:
     assert table.grad[:, 0].tolist() == [1, 1, 1, 1, 1, 0, 1]
 
 
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_images_of_doubles_are_resized_in_double_precision(
+    device: Any, mode: str, antialias: bool
+) -> None:
+    """Weights of float32 would leave 1e-7 of the result, and 1e-6 of its gradient."""
+    check(
+        device,
+        lambda x: functional.interpolate(x, scale_factor=1.7, mode=mode, antialias=antialias),
+        IMAGE.double(),
+        tolerance=1e-12,
+    )
+
+
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:

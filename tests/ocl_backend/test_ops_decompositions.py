@@ -73,6 +73,41 @@ def test_composed_operators(device: Any, name: str) -> None:
     check(device, RESHAPED[name], X, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 2, 2)])
+def test_weights_of_classes_may_be_a_column(
+    device: Any, shape: tuple[int, ...], reduction: str
+) -> None:
+    torch.manual_seed(0)
+    x, table = torch.randn(shape), torch.rand(3, 2)
+    target = torch.randint(0, 3, (shape[0], *shape[2:]))
+
+    def loss(x: Any) -> Any:
+        where = x.device
+        weight = table.to(where)[:, 1]
+        return functional.nll_loss(x, target.to(where), weight, reduction=reduction)
+
+    check(device, loss, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("bins", [1, 7, 64])
+def test_histograms_count_items_on_an_edge_to_its_right(device: Any, bins: int, dtype: Any) -> None:
+    """The device guesses a bin and steps to the right one; edges of sevenths are rounded."""
+    torch.manual_seed(0)
+    edges = torch.linspace(-1, 2, bins + 1, dtype=dtype)
+    ends = torch.tensor([-torch.inf, torch.inf, torch.nan, -1, 2, -1.001, 2.001], dtype=dtype)
+    x = torch.cat([edges, edges.nextafter(edges + 1), edges.nextafter(edges - 1), ends])
+    x = torch.cat([x, torch.randn(5000, dtype=dtype)])
+    weight = torch.rand(len(x), dtype=dtype)
+    cases: list[dict[str, Any]] = [{}, {"weight": weight}, {"density": True}]
+    for options in cases:
+        there = {k: v.to(place(device)) if k == "weight" else v for k, v in options.items()}
+        ours, our_edges = torch.histogram(x.to(place(device)), bins, range=(-1.0, 2.0), **there)
+        theirs, _ = torch.histogram(x, our_edges.cpu(), **options)
+        assert_same(ours, theirs)
+
+
 def test_counting_and_searching(device: Any) -> None:
     agree(device, lambda x: x.round().unique_consecutive(return_counts=True), X)
     agree(device, lambda x: torch.isin(x.round(), x[0, 0, 0].round()), X)

@@ -187,3 +187,20 @@ def test_few_values_reach_a_large_narrow_target(device: Any, dtype: Any, columns
 def on(device: Any, *tensors: Any) -> list[Any]:
     """Return the tensors on the device."""
     return [tensor.to(place(device)) for tensor in tensors]
+
+
+@pytest.mark.on_each_device(1)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_vectors_of_rows_begin_at_any_item(device: Any, dtype: str) -> None:
+    """A row of nine items lies where no vector is aligned; PoCL's instructions demand that."""
+    kind = getattr(torch, dtype)
+    values = torch.arange(2 * 3 * 10 * 9).remainder(5).view(2, 3, 10, 9).to(kind)
+    index = torch.tensor([0, 3, 3, 5, 1, 0, 2, 2, 4, 5])
+    for dim, rows in ((2, values), (0, values.movedim(2, 0).contiguous())):
+        target = torch.zeros([6 if i == dim else size for i, size in enumerate(rows.shape)])
+        target = target.to(kind)
+        ours = target.to(place(device)).index_add_(
+            dim, index.to(place(device)), rows.to(place(device))
+        )
+        assert torch.equal(ours.cpu(), target.index_add(dim, index, rows))

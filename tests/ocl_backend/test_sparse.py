@@ -275,3 +275,33 @@ def test_gradients_pass_rows_that_are_multiplied_by_a_number(device: Any) -> Non
         return x.grad.to_dense().cpu()
 
     assert torch.equal(slope(place(device)), slope("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex32], ids=str)
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_products_of_two_whose_dtype_the_cpu_lacks(device: Any, layout: Any, dtype: Any) -> None:
+    torch.manual_seed(0)
+    x, y = (torch.randn(4, 5).mul(torch.rand(4, 5) > 0.5).to(dtype) for _ in range(2))
+    ours = [one.to(place(device)).to_sparse(layout=layout) for one in (x, y)]
+    product = ours[0] * ours[1]
+    assert product.layout is layout
+    assert product.dtype is dtype
+    expected = x.to(torch.complex64) * y.to(torch.complex64)
+    found = product.to_dense().cpu().to(torch.complex64)
+    torch.testing.assert_close(found, expected, rtol=2**-11, atol=0)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "amax"])
+def test_gradients_of_reduced_products(device: Any, reduce: str) -> None:
+    """torch's kernel on the CPU reads positions that it only makes where a gradient is wanted."""
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 6).mul(torch.rand(5, 6) > 0.4), torch.randn(6, 3)
+    found = []
+    for where in ("cpu", place(device)):
+        rows = x.to(where).to_sparse_csr().requires_grad_()
+        columns = y.to(where, copy=True).requires_grad_()
+        out = torch.sparse.mm(rows, columns, reduce)
+        out.square().sum().backward()
+        assert rows.grad is not None
+        found.append([out, rows.grad.to_dense(), columns.grad])
+    assert_same(found[1], found[0])

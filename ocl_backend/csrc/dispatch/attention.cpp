@@ -11,6 +11,8 @@ constexpr int64_t kLargestHead = 256;
 
 bool has_kernel(const Tensor& query, const Tensor& key, const Tensor& value,
                 const std::optional<Tensor>& mask, bool grouped) {
+  // of nested tensors even heads may differ, so that they have no size
+  if (query.is_nested() || key.is_nested() || value.is_nested()) return false;
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   if (!query.numel() || !key.numel() || !value.numel()) return false;
   const auto type = query.scalar_type();

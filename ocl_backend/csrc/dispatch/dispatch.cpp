@@ -127,11 +127,22 @@ void check_cpu_serves(const c10::OperatorHandle& op) {
       "\"ocl\" or \"cpu\".");
 }
 
+// torch factorizes a contiguous real matrix as its transpose, and the gradient of a determinant
+// looks at the matrix to know whether it did. The CPU's copy of one with gaps would be contiguous.
+void keep_whether_contiguous(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::string& name = op.operator_name().name;
+  if (name != "aten::_linalg_det" && name != "aten::_linalg_slogdet") return;
+  c10::IValue& first = stack[stack.size() - op.schema().arguments().size()];
+  const at::Tensor& matrix = first.toTensor();
+  if (!matrix.is_contiguous()) first = matrix.mT().contiguous().mT();
+}
+
 void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_on_one_device(op, *stack);
   check_cpu_serves(op);
   note(c10::toString(op.operator_name()) + mark(*stack));
   replace_generators(op, *stack);
+  keep_whether_contiguous(op, *stack);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
@@ -140,7 +151,7 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
-// These call a kernel by a table of devices that torch does not let others write to.
+// ops/norm/nested_layer_norm.py serves these: torch's call a kernel by a table of its own devices.
 const std::set<std::string> kNestedOnTorchsDevices = {"aten::native_layer_norm",
                                                       "aten::native_layer_norm_backward"};
 

@@ -27,11 +27,18 @@ SHAPES: dict[Filter, Shape] = {"triangle": "linear", "wide cubic": "cubic"}
 @lru_cache(maxsize=256)
 @capture.aside()
 def weights(
-    name: Filter, size: int, out: int, align: bool, factor: float | None, device: torch.device
+    name: Filter,
+    size: int,
+    out: int,
+    align: bool,
+    factor: float | None,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Tensor:
-    """Return the [out, size] matrix of float32 that resizes `size` items to `out`.
+    """Return the [out, size] matrix that resizes `size` items to `out`.
 
     `align` keeps the middles of the outermost items; `factor` is the scale that was asked for.
+    Weights are rounded from float64, so that images of doubles lose nothing.
     """
     scale = scale_of(size, out, align, factor)
     matrix = torch.zeros((out, size), dtype=torch.float64)
@@ -42,7 +49,7 @@ def weights(
             else wide(SHAPES[name], row, size, scale)
         )
         matrix[row, first : first + len(taps)] = torch.tensor(taps, dtype=torch.float64)
-    return matrix.to(torch.float32).to(device)
+    return matrix.to(dtype).to(device)
 
 
 def _matrices(
@@ -55,7 +62,7 @@ def _matrices(
 ) -> list[Tensor]:
     given = [*factors, None, None][:2]
     return [
-        weights(name, size, out, align, factor, like.device).to(like.dtype)
+        weights(name, size, out, align, factor, like.dtype, like.device)
         for size, out, factor in zip(sizes, outs, given, strict=True)
     ]
 

@@ -35,7 +35,7 @@ TORCH = (
         "triu_indices",
         "multi_margin_loss",
     ),
-    *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross", "addr"),
+    *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
 
@@ -100,6 +100,23 @@ def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return loss.to(x.dtype)
 
 
+def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Return beta x + alpha (a outer b) as torch composes it.
+
+    In 16 bits each product is rounded in the CPU's order: a's first, and both numbers before.
+    """
+    narrow = x.dtype in (torch.half, torch.bfloat16) and x.dtype is a.dtype is b.dtype
+    if narrow and a.dim() == b.dim() == 1 and beta:
+        beta, alpha = (torch.tensor(number, dtype=x.dtype).item() for number in (beta, alpha))
+        x = x.expand(len(a), len(b))
+        rounded: Tensor = x * beta + (a * alpha).unsqueeze(1) * b
+        return rounded
+    total: Tensor = decomposition_table[torch.ops.aten.addr.default](
+        x, a, b, beta=beta, alpha=alpha
+    )
+    return total
+
+
 def _scale(size: int, out_size: int, scale: float | None) -> float:
     return 1 / scale if scale is not None and scale > 0 else size / out_size
 
@@ -160,10 +177,11 @@ def bilinear_backward(
     """Spread the gradient of every output item over the input items it was mixed from."""
     spatial = len(output_size)
     given = [*scales, *[None] * spatial][:spatial]
+    exact = torch.float64 if grad.dtype is torch.float64 else torch.float32
     result = grad
     for axis, scale in enumerate(given, start=2):
         size, out_size = input_size[axis], output_size[axis - 2]
-        positions = torch.arange(out_size, device=grad.device, dtype=torch.float32)
+        positions = torch.arange(out_size, device=grad.device, dtype=exact)
         if align_corners:
             source = positions * ((size - 1) / max(out_size - 1, 1))
         else:
@@ -256,6 +274,8 @@ SHIFTS: dict[str, Callable[..., Tensor]] = {
 
 OWN: dict[str, Callable[..., Any]] = {
     **{f"{name}.{kind}": run for name, run in SHIFTS.items() for kind in ("Scalar", "Tensor")},
+    "addr": addr,
+    "addr.out": into(addr),
     "equal": equal,
     "mvlgamma.out": into(torch.mvlgamma),
     "repeat_interleave.Tensor": repeat_interleave,

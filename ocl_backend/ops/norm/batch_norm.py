@@ -19,7 +19,7 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.batch_norm_kernels import BatchNormCase, PreparedNorm
-from ocl_backend.kernels.memory_formats import arranged, in_pixels
+from ocl_backend.kernels.memory_formats import arranged, dense, in_pixels
 from ocl_backend.ops.fused.fused_pointwise import Masked, terms_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES
 from oclgen.problem import Activation
@@ -137,6 +137,8 @@ def native_batch_norm(
     y = torch.empty_like(x)
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
+    weight, bias = dense(weight), dense(bias)
+    means, variances = dense(running_mean), dense(running_var)
     given = weight if weight is not None else running_mean
     param = x.dtype if given is None else given.dtype
     device = x.get_device()
@@ -151,12 +153,16 @@ def native_batch_norm(
     rule = rule_of(
         "fwd", device, x.dtype, param, x.shape, training, tracks, weight is not None, pixels
     )
-    pointers = pointers_of(x, y, None, weight, bias, running_mean, running_var, mean, invstd)
+    pointers = pointers_of(x, y, None, weight, bias, means, variances, mean, invstd)
     values = *pointers, eps, momentum
     if x.dtype not in STORAGE or x is not given_x:
         rule.run(*values)
-        return y, mean, invstd
-    offer(rule, rule.run.sequence(values), values)
+    else:
+        offer(rule, rule.run.sequence(values), values)
+    if tracks:
+        for own, written in ((running_mean, means), (running_var, variances)):
+            if own is not None and written is not None and written is not own:
+                own.copy_(written)
     return y, mean, invstd
 
 
@@ -197,8 +203,8 @@ def native_batch_norm_backward(
         rule = rule_of(
             "bwd", x.get_device(), x.dtype, param, x.shape, train, False, weight is not None, pixels
         )
-        statistics = (running_mean, running_var, save_mean, save_invstd)
-        tensors = (x, grad, None, grad_x, grad_weight, grad_bias, weight, *statistics)
+        kept = (weight, running_mean, running_var, save_mean, save_invstd)
+        tensors = (x, grad, None, grad_x, grad_weight, grad_bias, *map(dense, kept))
         values = (*pointers_of(*tensors), eps, 0.0)
         offer(rule, rule.run.sequence(values), values)
     return (

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.memory_formats import dense
 from ocl_backend.ops.norm.batch_norm import pointers_of
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, Varying, prepare
 from oclgen.limits import Limits
@@ -85,7 +86,7 @@ def native_layer_norm(
     means = x.new_empty((*x.shape[:lead], *(1,) * len(shape)), dtype=kind.real)
     rstds = torch.empty_like(means)
     if x.numel():
-        tensors = (x, y, _dense(weight), _dense(bias), means, rstds)
+        tensors = (x, y, dense(weight), dense(bias), means, rstds)
         _prepared(kind, "fwd")(*pointers_of(*tensors), eps)
     return y, means, rstds
 
@@ -109,7 +110,7 @@ def native_layer_norm_backward(
     grad_x = None
     if output_mask[0]:
         grad_x = torch.empty_like(x)
-        tensors = (x, grad, grad_x, _dense(weight), means, rstds)
+        tensors = (x, grad, grad_x, dense(weight), means, rstds)
         _prepared(kind, "bwd")(*pointers_of(*tensors), 0.0)
     if not (output_mask[1] or output_mask[2]):
         return grad_x, None, None
@@ -119,10 +120,6 @@ def native_layer_norm_backward(
     _columns(kind, groups, vectors.are_aligned(given))(*given)
     grads = sums.sum(1).to(kind.param)
     return grad_x, grads[0] if output_mask[1] else None, grads[1] if output_mask[2] else None
-
-
-def _dense(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
 
 
 def _kind(

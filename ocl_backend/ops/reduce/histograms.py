@@ -20,13 +20,12 @@ Range = Sequence[float] | None
 HISTC_RANGE = "torch.histc: range of"
 
 
-def bin_edges(x: Tensor, bins: int, span: Range, dim: int = 0) -> Tensor:
-    """Return bins + 1 edges over `span`, or over the items; waits for those.
+def bin_range(x: Tensor, span: Range, dim: int = 0) -> tuple[float, float]:
+    """Return the first and the last edge, of `span`, or of the items, which are waited for.
 
     Args:
         x: the items.
-        bins: how many there are.
-        span: the first and the last edge.
+        span: the first and the last edge, or None.
         dim: the dimension that an error names.
 
     Raises:
@@ -41,8 +40,11 @@ def bin_edges(x: Tensor, bins: int, span: Range, dim: int = 0) -> Tensor:
     _finite(low, high, f"torch.histogramdd: dimension {dim}'s range")
     if low > high:
         raise RuntimeError("torch.histogram(): max must be larger than min")
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def bin_edges(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """Return bins + 1 edges from `low` to `high`, in x's dtype and on its device."""
     edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
     edges[-1] = high  # rounding must not leave the largest item outside
     return edges
@@ -62,13 +64,21 @@ def counted(x: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: 
         found = torch.searchsorted(edge.contiguous(), items, right=True) - 1
         place = place * size + found.clamp(0, size - 1)
     place.masked_fill_(~inside, -1)
-    if weight is not None:
-        weight = weight.reshape(-1).to(NARROW.get(weight.dtype, weight.dtype))
-    total = binned(place, prod(sizes), "own", 0, prod(sizes) - 1, weight).to(x.dtype).view(sizes)
-    if density:
-        total /= total.sum()
-        for dim, edge in enumerate(edges):
-            total /= edge.diff().view([-1 if d == dim else 1 for d in range(len(sizes))])
+    total = binned(place, prod(sizes), "own", 0, prod(sizes) - 1, _row_of(weight))
+    total = total.to(x.dtype).view(sizes)
+    return _dense(total, edges) if density else total
+
+
+def _row_of(weight: Tensor | None) -> Tensor | None:
+    """Return weights as one row, of at least 4 bytes each."""
+    return None if weight is None else weight.reshape(-1).to(NARROW.get(weight.dtype, weight.dtype))
+
+
+def _dense(total: Tensor, edges: Sequence[Tensor]) -> Tensor:
+    """Return `total` over its sum and over what its bins extend."""
+    total = total / total.sum()
+    for dim, edge in enumerate(edges):
+        total /= edge.diff().view([-1 if d == dim else 1 for d in range(total.dim())])
     return total
 
 
@@ -81,8 +91,10 @@ def histogram(
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the histogram of all items over equal bins, and the bins' edges."""
-    edges = bin_edges(x, bins, range)
-    return counted(x.reshape(-1, 1), [edges], weight, density), edges
+    low, high = bin_range(x, range)
+    edges = bin_edges(x, bins, low, high)
+    total = binned(x, bins, "edges", low, high, _row_of(weight), edges).to(x.dtype)
+    return _dense(total, [edges]) if density else total, edges
 
 
 def histogram_between(
@@ -149,7 +161,7 @@ def edges_of_dims(
     rows = x.reshape(-1, x.shape[-1])
     spans = [None] * len(bins) if range is None else list(zip(range[::2], range[1::2], strict=True))
     return [
-        bin_edges(rows[:, dim], size, span, dim)
+        bin_edges(rows, size, *bin_range(rows[:, dim], span, dim))
         for dim, (size, span) in enumerate(zip(bins, spans, strict=True))
     ]
 

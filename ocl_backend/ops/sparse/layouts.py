@@ -25,13 +25,16 @@ READS_MEMORY = {
         *("_sparse_log_softmax_backward_data", "_sparse_sum_backward", "_sparse_sparse_matmul"),
     },
     "SparseCsrCPU": {
-        *("_sparse_csr_sum", "_sparse_csr_prod", "_sparse_mm_reduce_impl", "triangular_solve"),
+        *("_sparse_csr_sum", "_sparse_csr_prod", "triangular_solve"),
         *("_sparse_mm_reduce_impl_backward", "sparse_sampled_addmm"),
     },
 }
 """Operators whose kernels for the CPU look at items themselves, by the key they are under."""
 OF_TWO = ("mul", "mul_")
 """Operators whose kernels do so if both operands are sparse."""
+
+WIDER = {torch.bool: torch.uint8, torch.complex32: torch.complex64}
+"""Dtypes in which the CPU has no product of two, or rounds each step -> one that serves instead."""
 
 CONVERSIONS = {
     "_to_sparse": None,
@@ -68,6 +71,8 @@ def register() -> None:
             overload = getattr(getattr(torch.ops.aten, base), label or "default")
             if name in kernels:
                 kernel = serving(overload, kernels[name])
+            elif base == "_sparse_mm_reduce_impl":
+                kernel = _reduced_products
             elif base in OF_TWO:
                 kernel = _unless_two(overload, theirs)
             elif base in CONVERSIONS and theirs == "SparseCsrCPU":
@@ -114,10 +119,28 @@ def _unless_turned(overload: Any, key: str, made: torch.layout | None) -> Callab
     return call
 
 
+def _reduced_products(x: Tensor, y: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
+    """Return reduced products of rows, and the positions of extremes, made on the CPU.
+
+    torch's kernel leaves out the positions where no operand wants a gradient, and that of the
+    gradient reads them all the same. So a twin on the CPU wants what its original does.
+    """
+    overload: Any = torch.ops.aten._sparse_mm_reduce_impl.default
+    torch.ops.ocl.note_fallback(overload.name())
+    twins = [one.cpu().detach().requires_grad_(one.requires_grad) for one in (x, y)]
+    out, positions = overload(*twins, reduce)
+    return out.detach().to(y.device), positions.to(y.device)
+
+
 def _unless_two(overload: Any, key: str) -> Callable[..., Any]:
     def call(x: Tensor, y: Tensor | float, **kwargs: Any) -> Any:
         is_sparse = isinstance(y, Tensor) and y.layout in coordinates.SPARSE
-        if x.layout in coordinates.SPARSE and is_sparse:
+        if isinstance(y, Tensor) and is_sparse and x.layout in coordinates.SPARSE:
+            dtype = torch.result_type(x, y)
+            if dtype in WIDER and overload is torch.ops.aten.mul.Tensor:
+                wide = [operand.to(WIDER[dtype]) for operand in (x, y)]
+                product: Tensor = on_cpu(overload, wide, kwargs)
+                return product.to(dtype)
             return on_cpu(overload, (x, y), kwargs)
         return on_any_device(overload, key, x, y, **kwargs)
 

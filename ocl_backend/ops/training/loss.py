@@ -18,6 +18,7 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.memory_formats import dense
 from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
 from oclgen.opencl.device import devices
 from oclgen.render import rendered
@@ -63,7 +64,7 @@ def nll_loss_out(
         return output, total_weight
     kind = _kind("fwd", x, weight, reduction, ignore_index)
     x, target = x.contiguous(), target.long().contiguous()  # bytes are targets too
-    pointers = (x, target, weight, output, total_weight, faults.record(kind.device))
+    pointers = (x, target, dense(weight), output, total_weight, faults.record(kind.device))
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
     faults.check(kind.device)
     return output, total_weight
@@ -86,7 +87,7 @@ def nll_loss_backward_out(
         return grad_input
     kind = _kind("bwd", x, weight, reduction, ignore_index)
     grad, target = grad.contiguous(), target.long().contiguous()
-    pointers = (grad, grad_input, target, weight, total_weight)
+    pointers = (grad, grad_input, target, dense(weight), total_weight)
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
     return grad_input
 
