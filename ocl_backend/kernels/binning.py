@@ -22,12 +22,9 @@ from oclgen.opencl.device import devices
 
 Scale = Literal["equal", "edges", "own"]
 
-BINS: dict[Scale, str] = {
-    "equal": "min((long)((x - low) * bins / (high - low)), bins - 1)",
-    "own": "(long)x",
-}
+EQUAL = "min((long)((x - low) * bins / (high - low)), bins - 1)"
+BINS: dict[Scale, str] = {"equal": EQUAL, "edges": EQUAL, "own": "(long)x"}
 """C of the bin of an item x: of equal ones between `low` and `high`, or of the number x itself."""
-BINS["edges"] = BINS["equal"]
 
 FIND = "long found = x >= low && x <= high ? %s : bins;\n"
 

@@ -147,3 +147,18 @@ def test_bytes_name_classes_too(device: Any) -> None:
     loss.backward()
     assert loss.item() == pytest.approx(functional.nll_loss(x, classes).item(), rel=1e-5)
     assert torch.equal(home.grad.cpu() != 0, functional.one_hot(classes.long(), 4).bool())
+
+
+def test_losses_go_to_outputs_that_are_columns(device: Any) -> None:
+    where, aten = place(device), torch.ops.aten
+    x, classes = torch.randn(6, 5).log_softmax(1), torch.randint(0, 5, (6,))
+    home, target, none = x.to(where), classes.to(where), torch.zeros((), device=where)
+    losses, slopes = torch.full((6, 2), 7.0, device=where), torch.full((6, 10), 7.0, device=where)
+    given = home, target, None, 0, -100
+    aten.nll_loss_forward.output(*given, output=losses[:, 1], total_weight=none)
+    assert torch.equal(losses.cpu()[:, 1], functional.nll_loss(x, classes, reduction="none"))
+    ones = torch.ones(6, device=where)
+    aten.nll_loss_backward.grad_input(ones, *given, none, grad_input=slopes[:, 1::2])
+    assert torch.equal(slopes.cpu()[:, 1::2], -functional.one_hot(classes, 5).float())
+    assert torch.equal(losses.cpu()[:, 0], torch.full((6,), 7.0))
+    assert torch.equal(slopes.cpu()[:, ::2], torch.full((6, 5), 7.0))

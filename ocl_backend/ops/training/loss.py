@@ -64,9 +64,12 @@ def nll_loss_out(
         return output, total_weight
     kind = _kind("fwd", x, weight, reduction, ignore_index)
     x, target = x.contiguous(), target.long().contiguous()  # bytes are targets too
-    pointers = (x, target, dense(weight), output, total_weight, faults.record(kind.device))
+    losses = output.contiguous()
+    pointers = (x, target, dense(weight), losses, total_weight, faults.record(kind.device))
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
     faults.check(kind.device)
+    if losses is not output:
+        output.copy_(losses)
     return output, total_weight
 
 
@@ -87,9 +90,10 @@ def nll_loss_backward_out(
         return grad_input
     kind = _kind("bwd", x, weight, reduction, ignore_index)
     grad, target = grad.contiguous(), target.long().contiguous()
-    pointers = (grad, grad_input, target, dense(weight), total_weight)
+    gradient = grad_input.contiguous()
+    pointers = (grad, gradient, target, dense(weight), total_weight)
     _prepared(kind)(*(0 if t is None else t.data_ptr() for t in pointers))
-    return grad_input
+    return grad_input if gradient is grad_input else grad_input.copy_(gradient)
 
 
 def nll_loss2d(

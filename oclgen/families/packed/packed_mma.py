@@ -154,7 +154,8 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
     With 4096 weights 8 warps with tiles of 512 are faster than 16 with 256 (H200, 4 bits), unless
-    tiles are skewed; one such group on a unit is faster than two.
+    tiles are skewed; one such group on a unit is faster than two. Rows of int8 take as long by
+    several tiles a warp, which need less local memory.
     """
     if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
         return
