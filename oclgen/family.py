@@ -41,6 +41,8 @@ class Traits:
             behind needs instructions that no simulator has.
         leads: says of a problem that the family serves, and a device, whether it comes before those
             with a lower rank.
+        rate: multiply-adds that its instructions do on a processor in the time of one of fp32: what
+            a predicted time is counted against.
     """
 
     rank: int = 1000
@@ -52,6 +54,7 @@ class Traits:
     sparing: Any = None
     packing: Any = None
     leads: Callable[[Any, Limits], bool] = lambda _problem, _limits: False
+    rate: float = 1.0
 
 
 class BaseConfig:

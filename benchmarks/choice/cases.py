@@ -61,9 +61,10 @@ class Case:
         return self.head.device.kind
 
     @property
-    def roofline_ms(self) -> float:
-        """The least time by the rates that the device showed."""
-        return roofline_ms(self.problem, self.head.gflops, self.head.gbytes)
+    def roofline_ms(self) -> NDArray[np.float64]:
+        """The least time of each variant by the rates that the device showed."""
+        rates = self.head.gflops, self.head.gbytes
+        return np.array([roofline_ms(self.problem, each, *rates) for each in self.variants])
 
 
 def cases_of(table: Path) -> list[Case]:

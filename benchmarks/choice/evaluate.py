@@ -60,12 +60,13 @@ def left_out(cases: Sequence[Case], groups: Sequence[object]) -> list[Scores]:
         each: fit([case for case, other in known if other != each])
         for each in dict.fromkeys(groups)
     }
-    return [_excess(models[each], case) for each, case in zip(groups, cases, strict=True)]
+    return [_scores(models[each], case) for each, case in zip(groups, cases, strict=True)]
 
 
-def _excess(model: Model, case: Case) -> Scores:
+def _scores(model: Model, case: Case) -> Scores:
+    """Return log2 of the predicted times."""
     rows = [model.row(v, f) for v, f in zip(case.variants, case.features, strict=True)]
-    return model.excess(rows)
+    return model.excess(rows) + np.log2(case.roofline_ms)
 
 
 def quality(case: Case, scores: Scores, raced: int = 1) -> float:
@@ -133,7 +134,7 @@ def of_dispatch(case: Case, scores: Scores) -> Scores | None:
 
 def mean_quality(model: Model, cases: Sequence[Case]) -> float:
     """Return the geometric mean over cases that the model may have seen, each `judged`."""
-    return geometric_mean([judged(case, _excess(model, case)) for case in cases])
+    return geometric_mean([judged(case, _scores(model, case)) for case in cases])
 
 
 def judged(case: Case, scores: Scores) -> float:

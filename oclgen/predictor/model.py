@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.predictor.features import Features, is_predicted, of_problem, of_variant
 from oclgen.predictor.forest import Forest
@@ -26,7 +27,8 @@ LAUNCH_MS = 0.004
 """Time below which no launch gets, roughly; it keeps the smallest problems' ratios finite."""
 RATES = {"cpu": (100.0, 8.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
 """GFLOP/s and GB/s of a compute unit where they were not measured: of those that were known when
-the models were made. Variants of one problem are ranked alike whatever they are."""
+the models were made. Variants of one problem are ranked alike whatever they are, unless their
+families have another `Traits.rate`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +156,9 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         rows.append(model.row(variant, own, shared))
         planned.append(index)
     times = [inf] * len(variants)
-    least = roofline_ms(problem, *rates_of(limits))
+    rates = rates_of(limits)
     for index, excess in zip(planned, model.excess(rows) if rows else (), strict=True):
-        times[index] = least * 2.0 ** float(excess)
+        times[index] = roofline_ms(problem, variants[index], *rates) * 2.0 ** float(excess)
     return times
 
 
@@ -166,12 +168,14 @@ def rates_of(limits: Limits) -> tuple[float, float]:
     return gflops * limits.compute_units, gbytes * limits.compute_units
 
 
-def roofline_ms(problem: Problem, gflops: float, gbytes: float) -> float:
+def roofline_ms(problem: Problem, variant: Variant, gflops: float, gbytes: float) -> float:
     """Return the time in ms that a device needs at least, as if it did nothing twice.
 
     Args:
         problem: what is to be computed.
+        variant: by which instructions.
         gflops: rate of multiply-adds in fp32, in GFLOP/s.
         gbytes: rate of copies, in GB/s.
     """
+    gflops *= FAMILIES[variant.family].TRAITS.rate
     return max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS

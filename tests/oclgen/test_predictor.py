@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.evaluate import TABLES, mean_quality
-from oclgen.families.gemm import gemm_mma
+from oclgen.families.gemm import gemm_mma, gemm_pairs
 from oclgen.limits import Limits
 from oclgen.predictor import model as models
 from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of
@@ -22,6 +22,7 @@ from oclgen.predictor.model import MISSING, Model, predict, shipped
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
+from tuned_db.choosing.option import guesses
 
 GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
 PROBLEMS: list[Problem] = [
@@ -123,6 +124,27 @@ def test_uneven_rows_count_as_even_where_a_family_copies_them_as_others() -> Non
     told = of_problem(uneven, GPU) | of_variant(uneven, packed, GPU)
     assert told["rows of a lie apart"] == told["rows of b lie apart"] == 1.0
     assert told["k has an edge"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (GemmProblem(512, 705, 84, dtype="bf16"), "gemm_pairs"),
+        (GemmProblem(7, 1326, 1475, trans_a=True, trans_b=True, dtype="bf16"), "gemm_pairs"),
+        (GemmProblem(512, 705, 84), "gemm_register"),
+        (GemmProblem(2, 230, 364, trans_a=True, dtype="bf16"), "gemm_register"),
+    ],
+)
+def test_pairs_of_bf16_are_counted_by_their_instruction(problem: Problem, expected: str) -> None:
+    """No table holds them: their registers and their rate are what the model knows of them."""
+    limits = Limits(
+        "cpu", 32 * 1024, 4096, (4096,) * 3, 1 << 34, 1 << 36, 2, 16,
+        instructions=frozenset({gemm_pairs.INSTRUCTION}),
+    )  # fmt: skip
+    offered = list(guesses(problem, limits))
+    times = predict(problem, offered, limits)
+    assert times is not None
+    assert offered[int(np.argmin(times))].family == expected
 
 
 def test_without_a_model_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

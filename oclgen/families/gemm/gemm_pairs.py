@@ -6,7 +6,7 @@ dtypes, stay with that one.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -20,6 +20,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_pairs"
@@ -66,6 +67,18 @@ class Config(BaseConfig):
         planes = planes_space(problem, self.split_k)
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
 
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the outer product of a column of pairs of A and a row of pairs of B."""
+        loop = outer_product(
+            LANES,
+            self.item_n // LANES,
+            self.item_m,
+            covered((problem.m, self.item_m), (problem.n, self.item_n)),
+            panel_step=self.item_n if self.pack_b else problem.n,
+            strip_step=self.item_m if self.pack_a else 1,
+        )
+        return replace(loop, multiply_adds=PAIR * loop.multiply_adds)
+
     def _shape_conflict(self) -> str | None:
         if self.item_n % LANES:
             return f"item_n={self.item_n} is no multiple of {LANES}, the sums of an instruction"
@@ -94,7 +107,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)
-TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}))
+TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}), rate=PAIR)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
