@@ -156,9 +156,9 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         rows.append(model.row(variant, own, shared))
         planned.append(index)
     times = [inf] * len(variants)
-    rates = rates_of(limits)
+    least = roofline_ms(problem, variants, *rates_of(limits))
     for index, excess in zip(planned, model.excess(rows) if rows else (), strict=True):
-        times[index] = roofline_ms(problem, variants[index], *rates) * 2.0 ** float(excess)
+        times[index] = least[index] * 2.0 ** float(excess)
     return times
 
 
@@ -168,14 +168,17 @@ def rates_of(limits: Limits) -> tuple[float, float]:
     return gflops * limits.compute_units, gbytes * limits.compute_units
 
 
-def roofline_ms(problem: Problem, variant: Variant, gflops: float, gbytes: float) -> float:
+def roofline_ms(
+    problem: Problem, variants: Sequence[Variant], gflops: float, gbytes: float
+) -> list[float]:
     """Return the time in ms that a device needs at least, as if it did nothing twice.
 
     Args:
         problem: what is to be computed.
-        variant: by which instructions.
+        variants: by whose instructions; each has a time.
         gflops: rate of multiply-adds in fp32, in GFLOP/s.
         gbytes: rate of copies, in GB/s.
     """
-    gflops *= FAMILIES[variant.family].TRAITS.rate
-    return max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS
+    computed, moved = problem.flops / gflops, problem.bytes / gbytes
+    rates = [FAMILIES[variant.family].TRAITS.rate for variant in variants]
+    return [max(computed / rate, moved) * 1e-6 + LAUNCH_MS for rate in rates]

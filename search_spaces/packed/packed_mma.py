@@ -5,7 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.packed.packed_mma import ROWS
+from oclgen.families.packed.packed_mma_tiles import ROWS
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.plan import ceil_div

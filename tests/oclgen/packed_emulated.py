@@ -40,12 +40,12 @@ def units(problem: PackedProblem, config: packed_mma.Config) -> str:
     # what is stored is exact; inlined, each barrier costs a processor's compiler seconds
     lanes = lanes.replace("bf16_from_float(value)", "as_uint(value) >> 16")
     lanes = lanes.replace("void multiplied(", "__attribute__((noinline)) void multiplied(")
-    tile = packed_mma.tile(problem, config.tile_k)
-    items = tile.stretch
-    load_x = f"as_uint{items // 2}(vload{items}(0, p))"
-    if problem.dtype == "fp32":
-        load_x = "vload4(0, p)"
-    return lanes + TEXT.format(load_x=load_x, width=tile.width)
+    items = config.text(problem).items
+    load_x = f"vload{items}(0, p)"
+    if problem.dtype != "fp32":
+        load_x = f"as_uint{items // 2}({load_x})"
+    width = packed_mma.tile(problem, config.tile_k).width
+    return lanes + TEXT.format(load_x=load_x, width=width)
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:

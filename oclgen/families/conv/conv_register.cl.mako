@@ -23,8 +23,8 @@ own                 text of the function that stores: transpose (planes), store_
 </%doc>
 <%!
     from itertools import product
-    from oclgen.families.conv.conv_register_text import lanes_of, sums
-    from oclgen.families.parts.expressions import branch, chunks, load, store_result
+    from oclgen.families.conv.conv_register_text import sums
+    from oclgen.families.parts.expressions import branch, chunks, lanes_of, load, store_result
     from oclgen.render import vector
 %>\
 <%

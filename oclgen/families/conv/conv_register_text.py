@@ -22,17 +22,3 @@ def sums(n: int, u: int, start: int, vec: int, count: int) -> str:
     """
     places = range(start, start + vec)
     return ", ".join(f"acc{n}_{x}_{u}" if x < count else "0.0f" for x in places)
-
-
-def lanes_of(value: str, vec: int, start: int, width: int) -> str:
-    """Return `width` lanes, from `start` on, of a value that has `vec`.
-
-    Args:
-        value: name of the vector.
-        vec: its lanes.
-        start: first lane to return.
-        width: lanes to return, an OpenCL vector's width.
-    """
-    if width == vec:
-        return value
-    return f"{value}.s{''.join(f'{i:x}' for i in range(start, start + width))}"

@@ -59,7 +59,7 @@ bias, residual      add bias[channel], and what lies as the output does
 % else:
                         const ${vf} stored = ACT(value);
 % for first, width in pieces:
-                        STORE${width}(${lanes_of("stored", first, width)}, out + at * CHANNELS + ${first});
+                        STORE${width}(${lanes_of("stored", vec, first, width)}, out + at * CHANNELS + ${first});
 % endfor
 % endif
                     }

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Annotated, TypeGuard
 
 from oclgen.families.packed.packed_mma_text import Text
-from oclgen.families.packed.packed_mma_tiles import Tile
+from oclgen.families.packed.packed_mma_tiles import ROWS, Tile
 from oclgen.families.packed.packed_rows import arguments
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -29,8 +29,8 @@ NAME = "packed_mma"
 
 MOST_ROWS = 64
 """Rows up to which reading weights anew for every 8 to 32 rows takes less than unpacking them."""
-ROWS, COLUMNS = 8, 16
-"""Rows of x and rows of w of one instruction."""
+COLUMNS = 16
+"""Rows of w of one instruction, outputs for each row of x."""
 PAD = 4
 """Floats after each row of sums in local memory, so that a warp meets no bank twice."""
 LONG_ROW = 8192
@@ -97,7 +97,7 @@ class Config(BaseConfig):
         cut, text = tile(problem, self.tile_k), self.text(problem)
         if self.rounds(problem) == 1:
             x = text.parts * text.steps * 2 * text.pieces
-            ones = text.parts * len(text.spans) * 2 if text.has_ones else 0
+            ones = self.tile_k // cut.span * 2 if text.has_ones else 0
         else:
             x = text.steps * (2 * text.pieces + DTYPES[problem.dtype])
             ones = 0
@@ -224,7 +224,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         "packed_mma_units",
         dtype="fp16" if problem.dtype == "fp16" else "bf16",
         elem_bytes=DTYPES[problem.dtype],
-        x_bytes=16 if problem.dtype == "fp32" else 2 * tile(problem, config.tile_k).stretch,
+        x_bytes=config.text(problem).items * DTYPES[problem.dtype],
         width=tile(problem, config.tile_k).width,
     )
 

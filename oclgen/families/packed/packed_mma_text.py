@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oclgen.families.packed.packed_formats import Text as Stripe
-from oclgen.families.packed.packed_mma_tiles import COLUMNS, STEP, MatrixStep, Tile
+from oclgen.families.packed.packed_mma_tiles import ROWS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 3
@@ -48,7 +48,7 @@ class Text:
     @property
     def rows_of_block(self) -> int:
         """Rows of x in the columns of an instruction."""
-        return self.tile.rows if self.tile.groups > 1 else COLUMNS
+        return self.tile.rows if self.tile.groups > 1 else ROWS
 
     @property
     def rows(self) -> int:
@@ -123,7 +123,7 @@ class Text:
     @property
     def steps(self) -> int:
         """Steps whose x a lane has of a part."""
-        return len(self.x_places) * self.items // 4
+        return self.tile.part // STEP // self.tile.groups
 
     @property
     def lane_x(self) -> str:

@@ -17,8 +17,8 @@ from oclgen.plan import ceil_div
 
 STEP = 16
 """Weights of a row that one instruction multiplies, and bytes that its lanes read together."""
-COLUMNS = 8
-"""Columns of sums that an instruction adds to."""
+ROWS = 8
+"""Rows of x of an instruction: the columns of sums that it adds to."""
 COPIES = (16, 8)
 """Bytes that one `cp.async` copies, from multiples of that."""
 FLUSHED = 64
@@ -76,7 +76,7 @@ class Tile:
         A column has x of its own group and zeros for the others. So the numbers of all groups
         multiply one block of sums, of which no column is idle.
         """
-        return max(1, min(COLUMNS // self.rows, self.tile_k // self.shared))
+        return max(1, min(ROWS // self.rows, self.tile_k // self.shared))
 
     @property
     def stretch(self) -> int:

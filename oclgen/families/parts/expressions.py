@@ -16,18 +16,21 @@ def lane(value: str, width: int, at: int) -> str:
         width: its lanes.
         at: which lane, from 0 on.
     """
-    return value if width == 1 else f"{value}.s{at:x}"
+    return lanes_of(value, width, at, 1)
 
 
-def lanes_of(value: str, first: int, width: int) -> str:
-    """Return neighbouring lanes of a vector `value`.
+def lanes_of(value: str, vec: int, start: int, width: int) -> str:
+    """Return `width` lanes, from `start` on, of a value that has `vec`.
 
     Args:
         value: name of the vector.
-        first: lane to begin with.
-        width: how many lanes.
+        vec: its lanes.
+        start: first lane to return.
+        width: lanes to return, an OpenCL vector's width.
     """
-    return f"{value}.s" + "".join(f"{at:x}" for at in range(first, first + width))
+    if width == vec:
+        return value
+    return f"{value}.s{''.join(f'{at:x}' for at in range(start, start + width))}"
 
 
 def vector_of(texts: Iterable[str], scalar: str = "float") -> str:
