@@ -22,7 +22,7 @@ import pyopencl as cl
 
 from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, broken
-from oclgen.opencl import binaries, fragments, health, lanes, ptx, sub_groups
+from oclgen.opencl import alone, binaries, fragments, health, lanes, ptx, sub_groups
 from oclgen.opencl.binaries import Binaries
 from oclgen.plan import Frame, Needs
 
@@ -210,7 +210,8 @@ class Programs:
 
     def options(self, source: str) -> tuple[str, ...]:
         """Return the options that the compiler is given for `source`."""
-        more = lanes.options(source, self._lanes)
+        is_cpu = self.handle.type & cl.device_type.CPU
+        more = alone.options(source) if is_cpu else lanes.options(source, self._lanes)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
             return (*self._options, *more, fragments.STANDARD)
         return (*self._options, *more)

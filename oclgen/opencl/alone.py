@@ -1,0 +1,31 @@
+"""Keeps a processor's compiler from making vectors of work-items that have no neighbours.
+
+Intel's runtime compiles each kernel twice: once with up to 16 work-items of a group as the lanes of
+a vector, and once for a single work-item. A group of one work-item runs the second form alone. The
+first costs the compiler most of its time: programs of convolutions were 60 times as large, and had
+to be searched at each start of a group. `vec_type_hint` of a vector's type tells the compiler that
+the kernel has vectors of its own.
+
+Source: Khronos, "OpenCL C Specification", optional attribute qualifiers.
+"""
+
+from __future__ import annotations
+
+import re
+
+_GROUPS = re.compile(r"\breqd_work_group_size\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)")
+_ONE = ("1", "1", "1")
+_GROUP = "reqd_work_group_size(x,y,z)"
+OPTION = f"-D{_GROUP}={_GROUP},vec_type_hint(float4)"
+
+
+def options(source: str) -> tuple[str, ...]:
+    """Return the option for a processor's program whose groups are single work-items.
+
+    Args:
+        source: of the program. A kernel that does not say what its group is may have neighbours.
+    """
+    groups = _GROUPS.findall(source)
+    if set(groups) != {_ONE} or source.count("__kernel") != len(groups):
+        return ()
+    return (OPTION,)
