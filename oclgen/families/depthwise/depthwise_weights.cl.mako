@@ -33,6 +33,9 @@ step_w              distance of the columns of x that neighbouring elements of y
     vf = vector(vec)
     vectors = -(-patch_w // vec)
     unroll = "#pragma unroll\n" if guarded else ""
+    # without it Intel's runtime makes lanes of work-items where loops over one patch unroll, and
+    # then vectors of 16 are gathered from 16 work-items' windows, a lane at a time
+    hint = "" if guarded or vec == 1 else f", vec_type_hint({vf})"
     def kept(name, at):
         value = name if vec == 1 else f"total{vec}({name})"
         kept = f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
@@ -53,7 +56,7 @@ float total${width}(const float${width} v)
 
 % endif
 % endfor
-__kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${local_size}, 1, 1)${hint}))
 void depthwise_weights(
     __global const elem_t *restrict y, const long offset_y,
     __global const elem_t *restrict x, const long offset_x,

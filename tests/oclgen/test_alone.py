@@ -1,0 +1,45 @@
+"""Programs of single work-items tell a processor's compiler that they have vectors of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from oclgen.opencl import alone
+from oclgen.opencl.device import Device
+
+TEXT = """
+__kernel __attribute__((reqd_work_group_size({group})))
+void doubled(__global const float *x, __global float *out)
+{{
+    const int at = 4 * get_global_id(0);
+    vstore4(2.0f * vload4(0, x + at), 0, out + at);
+}}
+"""
+SINGLE = TEXT.format(group="1, 1, 1")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TEXT.format(group="16, 1, 1"),
+        SINGLE + TEXT.format(group="1, 4, 1"),
+        SINGLE + "__kernel void unsaid() {}",
+        "__kernel void unsaid() {}",
+    ],
+)
+def test_kernels_whose_work_items_may_have_neighbours_keep_the_compilers_choice(
+    source: str,
+) -> None:
+    assert alone.options(source) == ()
+
+
+def test_the_option_reaches_processors_and_changes_no_result(device: Device) -> None:
+    is_cpu = bool(device.handle.type & cl.device_type.CPU)
+    assert (alone.OPTION in device.programs.options(SINGLE)) == is_cpu
+    given = np.arange(16, dtype=np.float32)
+    out = device.upload(np.zeros(16, np.float32))
+    program = cl.Program(device.context, SINGLE).build([*alone.options(SINGLE)])
+    cl.Kernel(program, "doubled")(device.queue, (4,), (1,), device.upload(given), out)
+    assert (device.download(out, np.zeros(16, np.float32)) == 2 * given).all()
