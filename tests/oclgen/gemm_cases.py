@@ -57,6 +57,11 @@ REGISTERS = (
     replace(REGISTER, pack_b=True, split_k=3, item_n=16, vec_n=16),
     replace(REGISTER, pack_a=True, pack_b=True, unroll_k=1, order="n", split_k=2),
 )
+SHIFTED = (
+    replace(REGISTER, item_n=16, local_m=1),
+    replace(REGISTER, item_n=16, local_m=1, order="n", split_k=2),
+)
+"""Whose last block of columns begins earlier, so that it ends at n."""
 
 STAGED = gemm_staged.Config(
     tile_m=16, tile_n=16, tile_k=8, local_m=4, local_n=4, vec_m=2, vec_n=4, stage_a=True,

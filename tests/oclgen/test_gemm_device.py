@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from oclgen.families import FAMILIES
+from oclgen.families.gemm import gemm_register
 from oclgen.measuring.measure import TOLERANCE, Bench, compare
 from oclgen.measuring.reference import reference
 from oclgen.opencl.device import Device
@@ -21,6 +23,7 @@ from tests.oclgen.gemm_cases import (
     DEFAULTS,
     EPILOGUES,
     LAYOUTS,
+    SHIFTED,
     SIZES,
     VARIANTS,
     label,
@@ -63,6 +66,29 @@ def test_epilogue_of_other_kernels(device: Device, problem: GemmProblem) -> None
     # staged, dot, register with a split reduction
     for variant in (*DEFAULTS[1:], VARIANTS[3]):
         assert_right(device, problem, variant)
+
+
+@pytest.mark.parametrize("config", SHIFTED, ids=["whole", "split"])
+@pytest.mark.parametrize("bias", ["m", "n"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_the_last_block_of_columns_ends_at_n(
+    device: Device, trans_b: bool, bias: Literal["m", "n"], config: gemm_register.Config
+) -> None:
+    variant = Variant("gemm_register", config)
+    for n in (16, 17, 31, 37):  # it owns all of its columns, one, all but one, part of two vectors
+        problem = GemmProblem(7, n, 13, trans_b=trans_b, bias=bias, activation="relu", batch=2)
+        assert_right(device, replace(problem, residual=trans_b), variant)
+
+
+def test_shifted_blocks_add_to_results_where_they_lie(device: Device) -> None:
+    problem = GemmProblem(5, 27, 9, residual=True)
+    generator = np.random.default_rng(3)
+    a, b, c = (generator.standard_normal(size, np.float32) for size in ((5, 9), (9, 27), (5, 27)))
+    plan = Variant("gemm_register", SHIFTED[0]).plan(problem)
+    results = device.upload(c)
+    buffers = {"a": device.upload(a), "b": device.upload(b), "c": results, "residual": results}
+    device.prepare(plan, buffers).run()
+    np.testing.assert_allclose(device.download(results, c), a @ b + c, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)

@@ -57,8 +57,25 @@ void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const in
 
 </%def>
 
-<%doc> Stores the item_m x item_n sums of a work-item. </%doc>
-<%def name="store_rows(rows, columns, vec)">\
+<%doc> Stores the lanes of a vector of results that its work-item owns, from the one at `first` on. </%doc>
+<%def name="store_own(vec)">\
+void store_own(__global ${text.c_type} *p, const ${vector(vec)} value, const int first${text.part_parameters})
+{
+    float part[${vec}];
+    vstore${vec}(value, 0, part);
+    for (int s = first; s < ${vec}; ++s) {
+        const float one = part[s]${text.bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
+        ${text.store(1, "one", "p + s")}
+    }
+}
+
+</%def>
+
+<%doc>
+Stores the item_m x item_n sums of a work-item. Where its columns are `shifted`, it owns those from
+`own` on: a neighbour stores the others, and what is added to them may lie in the results' memory.
+</%doc>
+<%def name="store_rows(rows, columns, vec, shifted=False)">\
 % for i in rows:
 % if edge_m:
         if (m0 + ${i} < m)
@@ -68,7 +85,11 @@ void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const in
             __global ${text.c_type} *out = c + row * (long)ld_c + n0;
 % for j in columns:
             const ${vector(vec)} value${j} = acc${i}_${j}${text.bias_m};
-% if edge_n:
+% if shifted:
+            if (n0 + ${j} < own) {
+                store_own(out + ${j}, value${j}, own - n0 - ${j}${text.part_arguments(j)});
+            } else
+% elif edge_n:
             if (n0 + ${j + vec} > n) {
                 store_part(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
             } else

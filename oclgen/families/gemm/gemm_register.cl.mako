@@ -3,9 +3,10 @@ Register-tiled GEMM without local memory: C = act(op(A) op(B) + bias + residual)
 batched, row-major.
 
 One work-item computes item_m x item_n of C in private memory; a column of A is broadcast against
-vectors of B. Rows past the edge read the last row again and are not stored; a column block that
-crosses the edge takes the vectors that do in single elements. Packed operands need neither: their
-panels are padded with zeros. Products are written a * b + c, which every compiler tried contracts
+vectors of B. Rows past the edge read the last row again and are not stored. A column block that
+crosses the edge begins earlier where it is shifted, and its work-item stores the columns alone that
+no other one has; else it takes the vectors that cross the edge in single elements. Packed operands
+need neither: their panels are padded with zeros. Products are written a * b + c, which every compiler tried contracts
 to a fused multiply-add; PoCL 3.1 makes a multiplication and an addition of mad().
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
@@ -22,6 +23,7 @@ split_k             slices of k; each writes a plane of partial sums, which anot
                     Slices run one behind the other: this is also the blocking of k for caches
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
+shifted             the last block of columns ends at n: only where n is at least item_n
 edge_k              unroll_k does not divide k
 text                loads, terms and stores: see `gemm_register_text`
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
@@ -33,7 +35,7 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     rows, columns = range(item_m), range(0, item_n, vec_n)
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
     guard_rows = edge_m and not pack_a
-    guard_columns = edge_n and not pack_b
+    guard_columns = edge_n and not pack_b and not shifted
     split = split_k > 1
     c_type = "float" if split else "elem_t"
 %>\
@@ -56,7 +58,9 @@ ${vf} load_part(__global const elem_t *p, const long stride, const int count)
 }
 
 % endif
-% if edge_n:
+% if shifted:
+${common.store_own(vec_n)}\
+% elif edge_n:
 ${common.store_part(vec_n)}\
 % endif
 <%def name="step(u, guarded)">\
@@ -108,10 +112,18 @@ void gemm_register(
 ${term_parameters}\
     const int m, const int n, const int k${", const int slice, const int batch" if split else ""})
 {
+% if shifted:
+    const int own = (int)get_global_id(${dim_n}) * ${item_n};
+    if (own >= n) {
+        return;
+    }
+    const int n0 = min(own, n - ${item_n});
+% else:
     const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
     if (n0 >= n) {
         return;
     }
+% endif
 ${common.slice_of_item(split)}\
 % if pack_b:
     b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
@@ -151,6 +163,6 @@ ${reduction(True)}\
 ${reduction(False)}\
         }
 
-${common.store_rows(rows, columns, vec_n)}\
+${common.store_rows(rows, columns, vec_n, shifted)}\
     }
 }

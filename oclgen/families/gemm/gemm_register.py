@@ -257,9 +257,24 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             config,
             text=Text(problem, config),
             edge_n=not divided_by(problem, "n", config.item_n),
+            shifted=_is_shifted(problem, config),
         )
     )
     return _launch(problem, config, text, groups_n, m_first=config.order == "m")
+
+
+def _is_shifted(problem: GemmProblem, config: Config) -> bool:
+    """Say whether the last block of columns begins earlier, so that it ends at n.
+
+    A processor then reads whole vectors, where it would test each element of those that cross the
+    edge or lie behind it. Work-items of a group would store under different conditions.
+    """
+    return (
+        config.local_m * config.local_n == 1
+        and config.vec_n > 1
+        and not config.pack_b
+        and _edge_n(problem, config.item_n) == "last"
+    )
 
 
 def _shared_product(problem: GemmProblem, config: Config) -> Launch:
@@ -309,7 +324,7 @@ def _launch(
 
 
 def _edge_n(problem: GemmProblem, span: int) -> str:
-    """Return how a sub-group of `span` columns meets the edge of n, as the template names it."""
+    """Return how a block of `span` columns meets the edge of n, as the shared template names it."""
     if divided_by(problem, "n", span):
         return "whole"
     return "last" if problem.n > span and "n" not in problem.free else "few"
