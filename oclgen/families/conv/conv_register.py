@@ -20,6 +20,7 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
+from oclgen.families.parts.caches import CACHE, LINE, are_held
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.packing import (
     PACKED,
@@ -33,7 +34,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem, divided_by
+from oclgen.problem import DTYPES, ConvProblem, Problem, divided_by
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -44,6 +45,9 @@ MAX_ACCUMULATORS = 40
 
 MAX_KERNEL_W = 16
 """Taps along a row that are written out; text grows with them."""
+
+WITHIN_TAPS = ((True, True), (True, False))
+"""(taps_outer, channels_fastest), where channels are summed over within a tap."""
 
 MAX_TEXT = 4000
 """Multiply-adds written out, past which compilers take seconds."""
@@ -153,8 +157,38 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return [
         Config(n, x, vec, vecs, 1, taps_outer, channels_fastest)
         for _, n, x, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
-        for taps_outer, channels_fastest in ((False, False), (True, True))
+        for taps_outer, channels_fastest in _orders(problem, part, n, x)
     ]
+
+
+def _orders(
+    problem: ConvProblem, part: Correlation, images: int, item_x: int
+) -> tuple[tuple[bool, bool], ...]:
+    """Return guesses of (taps_outer, channels_fastest), best guess first.
+
+    With taps outside, a core asks for many channels' elements at once, and waits once where they
+    come from memory; inside, it waits for each channel. But the next tap then finds the elements in
+    the nearest cache only if that holds those of all channels.
+    """
+    if problem.layout == "nhwc" or part.rows.taps * part.cols.taps == 1:
+        return WITHIN_TAPS
+    return (
+        WITHIN_TAPS
+        if _keeps_taps(problem, part, images, item_x)
+        else ((False, False), (True, True))
+    )
+
+
+def _keeps_taps(problem: ConvProblem, part: Correlation, images: int, item_x: int) -> bool:
+    """Say whether the nearest cache holds what a work-item reads of all planes for a tap."""
+    size, plane = DTYPES[problem.dtype], part.rows.read * part.cols.read
+    span = size * ((item_x - 1) * part.cols.step + 1)
+    if images * part.depth * span > CACHE:
+        return False
+    starts = (size * plane * at for at in range(images * part.depth))
+    return are_held(
+        line for start in starts for line in range(start // LINE, (start + span) // LINE + 1)
+    )
 
 
 def largest(problem: ConvProblem) -> Correlation:

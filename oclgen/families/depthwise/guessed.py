@@ -5,13 +5,13 @@ The families of depthwise convolutions share it; it knows no parameter of theirs
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from math import prod
 
 from oclgen.families.conv.correlation import Axis, windows
 from oclgen.families.depthwise.patches import Phases, phases, window
+from oclgen.families.parts.caches import LINE, are_held
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, ConvProblem
@@ -30,8 +30,6 @@ GUESSED = 3
 with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
 SMALL = 16
 """Results of a patch that may be guessed however few sets of the cache its pixels share."""
-SETS, WAYS, LINE = 64, 8, 64
-"""Sets and ways of the nearest cache of the smallest processors, and bytes of its lines."""
 
 
 def pixel_patches(
@@ -82,7 +80,7 @@ def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
     )
     for high, wide, width in areas:
         lines = ((y * width + x) * pixel // LINE for y in range(high) for x in range(wide))
-        if max(Counter(line % SETS for line in lines).values()) > WAYS:
+        if not are_held(lines):
             return False
     return True
 
