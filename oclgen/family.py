@@ -90,6 +90,13 @@ class BaseConfig:
         """Return how the inner loop fills a processor's registers, None where that is not known."""
         return None
 
+    def multiplied(self, problem: Any) -> float:
+        """Return the multiply-adds of the kernels' products over the problem's.
+
+        They are fewer where tiles are transformed; what the transforms add does not count.
+        """
+        return 1.0
+
     def computed(self, problem: Any) -> Any:
         """Return the problem that the kernels compute: of 1x1 convolutions it may be a product."""
         return problem

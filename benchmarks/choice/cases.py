@@ -64,7 +64,7 @@ class Case:
     def roofline_ms(self) -> NDArray[np.float64]:
         """The least time of each variant by the rates that the device showed."""
         rates = self.head.gflops, self.head.gbytes
-        return np.array(roofline_ms(self.problem, self.variants, *rates))
+        return np.array(roofline_ms(self.problem, self.variants, self.kind, *rates))
 
 
 def cases_of(table: Path) -> list[Case]:

@@ -77,6 +77,10 @@ class Config(BaseConfig):
             return f"split_k={self.split_k} exceeds the {panels} panels of item_k={self.item_k}"
         return None
 
+    def multiplied(self, problem: ConvProblem) -> float:
+        """Return the multiply-adds of the products over the problem's."""
+        return common.multiplied(problem, self.out_tile)
+
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, (1, 1)),), workspaces(problem, self))

@@ -181,6 +181,13 @@ def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
     )
 
 
+def multiplied(problem: ConvProblem, out_tile: int) -> float:
+    """Return the multiply-adds of the products of transformed tiles over the problem's."""
+    geo = geometry(problem, out_tile)
+    tiles = geo.points * geo.tiles
+    return tiles / (problem.batch * problem.out_h * problem.out_w * geo.kernel**2)
+
+
 def axis_function(name: str, matrix: Matrix, kind: str) -> str:
     """Return a function that multiplies one row or column of a private tile by `matrix` in place.
 

@@ -84,6 +84,10 @@ class Config(BaseConfig):
             )
         return None
 
+    def multiplied(self, problem: ConvProblem) -> float:
+        """Return the multiply-adds of the products over the problem's."""
+        return common.multiplied(problem, self.out_tile)
+
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         frame = Frame(NAME, (self.local_size, 1), self.pool * FLOAT)

@@ -76,6 +76,10 @@ class Config(BaseConfig):
             return reason
         return common.product_why_not(self.gemm, gemm_problem(geo), limits)
 
+    def multiplied(self, problem: ConvProblem) -> float:
+        """Return the multiply-adds of the products over the problem's."""
+        return common.multiplied(problem, self.out_tile)
+
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         geo = common.geometry(problem, self.out_tile)
