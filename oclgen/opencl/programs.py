@@ -210,7 +210,7 @@ class Programs:
 
     def options(self, source: str) -> tuple[str, ...]:
         """Return the options that the compiler is given for `source`."""
-        is_cpu = self.handle.type & cl.device_type.CPU
+        is_cpu = self.info.kind == "cpu"
         more = alone.options(source) if is_cpu else lanes.options(source, self._lanes)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
             return (*self._options, *more, fragments.STANDARD)
