@@ -39,7 +39,8 @@ FAR_LOAD, NEAREST = 0.8, 2**13
 """Half cycles that a load of a vector of B costs more where the columns that a tile reads again and
 again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
 GUARDED = 4
-"""Half cycles of an element that is tested for the edge of n, and loaded alone."""
+"""Half cycles of an element that is tested for the edge of n, and loaded alone: where a tile has
+more columns than the product. Else the last tile begins earlier and loads whole vectors."""
 GATHERED, GATHERED_VECTORS = 0.9, 2
 """Half cycles of an element of a B that lies along k and is not packed: it is loaded alone and put
 into its lane, for each row of tiles anew. Vectors of such columns in a tile: 8x1520x88 took 0.88
@@ -135,6 +136,8 @@ def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
         return found + COPIED * across * columns * problem.k + COPY_START
     if problem.trans_b:
         return found + GATHERED * blocks * across * columns * problem.k
+    if columns <= problem.n and "n" not in problem.free:
+        return found
     empty = tile.vectors - problem.n % columns // width if problem.n % columns else 0
     return found + blocks * empty * width * problem.k * GUARDED
 
