@@ -17,6 +17,7 @@ from oclgen.families.gemm.gemm_register_tiles import (
     Preparation,
     Tile,
     blocks_of_item,
+    cost,
     fitting,
     preparations,
 )
@@ -46,6 +47,9 @@ MAX_TEXT = 4096
 these are eight steps of `MAX_ACCUMULATORS`."""
 TILES = 3
 """Tiles that are guessed for a processor, for each choice of what is packed."""
+DEARER = 2.0
+"""A tile whose counted cost is more than this over the least is not guessed for a processor: of 7
+columns an unpacked tile tests each element, which took 3.4 times as long as with B packed."""
 SHARED_SUMS = 64
 """Sums that a lane of Intel's GPUs keeps in its half of 256 floats, beside operands."""
 
@@ -215,7 +219,16 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in found]
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(found)), range(TILES)), key=sum)
-    return [_on_cpu(problem, limits, found[at], shapes[at][shape], width) for at, shape in turns]
+    costs = {
+        (at, shape): cost(problem, shapes[at][shape], width, found[at].pack_b)
+        for at, shape in turns
+    }
+    dearest = DEARER * min(costs.values())
+    return [
+        _on_cpu(problem, limits, found[at], shapes[at][shape], width)
+        for at, shape in turns
+        if costs[at, shape] <= dearest
+    ]
 
 
 def _on_cpu(
