@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
+from oclgen.families.gemm import gemm_register
 from oclgen.families.gemm.gemm_register_tiles import (
     MOST_BLOCKS,
     Tile,
@@ -49,13 +50,21 @@ def test_the_cheapest_tile_is_the_fastest(m: int, n: int, k: int, rows: int, vec
     assert (first.item_m, first.item_n // first.vec_n) == (rows, vectors)
 
 
-def test_an_edge_costs_tests_where_b_is_not_packed() -> None:
+def test_an_edge_costs_tests_where_a_tile_has_more_columns_than_an_unpacked_b() -> None:
     problem = GemmProblem(8, 40, 1048)
     fits, crosses = Tile(2, 5), Tile(6, 2)
     assert cost(problem, fits, 8, pack_b=False) < cost(problem, fits, 8, pack_b=True)
-    whole = replace(problem, n=48)
-    assert cost(problem, crosses, 8, pack_b=False) > cost(whole, crosses, 8, pack_b=False)
+    whole, wide = replace(problem, n=48), Tile(2, 6)
+    assert cost(problem, wide, 8, pack_b=False) > cost(whole, wide, 8, pack_b=False)
+    assert cost(problem, crosses, 8, pack_b=False) == cost(whole, crosses, 8, pack_b=False)
     assert fitting(problem, AVX2, 8, pack_b=False)[0] == fits
+
+
+def test_no_tile_is_guessed_that_costs_twice_the_least() -> None:
+    problem = GemmProblem(1225, 7, 32)
+    guessed = gemm_register.guesses(problem, AVX2)
+    assert guessed
+    assert all(config.pack_b for config in guessed), "each row of tiles would test 7 columns anew"
 
 
 def test_few_rows_are_not_packed_where_tiles_fit_the_columns() -> None:
