@@ -55,21 +55,21 @@ ${tiles.passing()}
 <%def name="store(i, four)">\
 <% conditions = ("wide", *text.owner(i), *[f"{text.row(i)} < m"] * text.edge_m) %>\
     if (${" && ".join(conditions)}) {
-            __global float *out = c + (${text.row(i)}) * (long)ld_c;
+        __global float *out = c + (${text.row(i)}) * (long)ld_c;
 % if residual:
-            // read together: one by one, each would wait for memory
-            float4 ${", ".join(f"theirs{j}" for j in chunks_n)};
+        // read together: one by one, each would wait for memory
+        float4 ${", ".join(f"theirs{j}" for j in chunks_n)};
 % for j in chunks_n:
-            ${text.within_n(j)}theirs${j} = *(__global const float4 *)RESIDUAL(out + ${text.column(j)});
+        ${text.within_n(j)}theirs${j} = *(__global const float4 *)RESIDUAL(out + ${text.column(j)});
 % endfor
 % endif
 % for j in chunks_n:
-            ${text.within_n(j)}{
-                const float4 value = ${four(j)}${text.plus_terms(i, j)};
-                *(__global float4 *)(out + ${text.column(j)}) = ACT(value);
-            }
-% endfor
+        ${text.within_n(j)}{
+            const float4 value = ${four(j)}${text.plus_terms(i, j)};
+            *(__global float4 *)(out + ${text.column(j)}) = ACT(value);
         }
+% endfor
+    }
 </%def>\
 <%def name="store_words(first, rows, value)">\
         // a loop, though its sums go through memory: written out, it would be most of the text
