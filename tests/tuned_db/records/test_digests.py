@@ -106,6 +106,12 @@ def test_an_old_record_gets_no_digest_where_a_kernel_changed_that_families_share
     assert [one.digest for one in found] == [digest_of(SQUARE, whole), None]
 
 
+def test_an_old_record_gets_no_digest_where_a_text_has_a_newer_function() -> None:
+    shifted = variant(local_m=1, local_n=1, item_n=24)
+    old = record(config=shifted.to_json(), digest=None, generator=UNDIGESTED)
+    assert [one.digest for one in with_digests([old])] == [None]
+
+
 @pytest.mark.parametrize("generator", ["1", "2", "4"])
 def test_of_what_other_generators_wrote_without_digest_nothing_is_known(generator: str) -> None:
     old = record(generator=generator, digest=None)
