@@ -128,7 +128,7 @@ void ${kernel}(
         vstore${vec}((${vf})(0.0f), i, sums);
     }
     for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, min(${height * blocks}, rows - row0), ${dim});
+    load_tile(rows_k, k + row0 * k_row, k_row, min(${height * blocks}, rows - row0), ${dim}, 1.0f);
 % endif
     const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
 
@@ -136,24 +136,32 @@ void ${kernel}(
 % if not by_keys:
     int own_query[${blocks * height}], own_head[${blocks * height}];
 % endif
-    for (int r = 0; r < blocks * ${height}; ++r) {
-        const int row = min(row0 + r, rows - 1), block = r / ${height}, lane = r % ${height};
+    for (int place = 0; place < blocks * ${vectors}; ++place) {
+        const int first = place / ${vectors} * ${vectors}, v = place % ${vectors};
+% for name, _, _ in own:
+        long rows_of_${name}[${vec}];
+% endfor
+        for (int lane = 0; lane < ${vec}; ++lane) {
+            const int r = place * ${vec} + lane, row = min(row0 + r, rows - 1);
 % if by_keys:
-% for name, _, size in own:
-        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane, ${name} + row * ${name}_row, ${size});
+% for name, _, _ in own:
+            rows_of_${name}[lane] = row * ${name}_row;
 % endfor
 % else:
-        own_query[r] = row % queries;
-        own_head[r] = row / queries;
-% for name, _, size in own:
-        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane,
-                ${name} + own_head[r] * ${name}_head + own_query[r] * ${name}_row, ${size});
+            own_query[r] = row % queries;
+            own_head[r] = row / queries;
+% for name, _, _ in own:
+            rows_of_${name}[lane] = own_head[r] * ${name}_head + own_query[r] * ${name}_row;
 % endfor
 % if not is_forward:
-        ((float *)own_lse)[r] = lse[row];
-        ((float *)own_delta)[r] = delta[row];
+            ((float *)own_lse)[r] = lse[row];
+            ((float *)own_delta)[r] = delta[row];
 % endif
 % endif
+        }
+% for name, _, size in own:
+        turn_in(own_${name} + first * ${size} + v, ${name}, rows_of_${name}, ${size}, ${"scale" if name == "q" else "1.0f"});
+% endfor
     }
 % for name, _, _, size in results:
     for (int i = 0; i < ${blocks * size * vectors}; ++i) {
@@ -181,17 +189,23 @@ void ${kernel}(
     for (int other0 = first; other0 < last; other0 += ${tile}) {
         const int count = min(${tile}, last - other0);
 % if by_keys:
-        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, ${dim});
-        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, ${dim_v});
+        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, ${dim}, scale);
+        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, ${dim_v}, 1.0f);
 % else:
-        load_tile(tile_k, k + other0 * k_row, k_row, count, ${dim});
-        load_tile(tile_v, v + other0 * v_row, v_row, count, ${dim_v});
+        load_tile(tile_k, k + other0 * k_row, k_row, count, ${dim}, 1.0f);
+        load_tile(tile_v, v + other0 * v_row, v_row, count, ${dim_v}, 1.0f);
 % endif
         for (int block = 0; block < blocks; ++block) {
+% if is_plain:
+            ${vf} highest[${vectors}];
+% for v in range(vectors):
+            highest[${v}] = top[block * ${vectors} + ${v}];
+% endfor
+% endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
                 scores(${to} + m * ${vectors}, (__local const float *)tile_${other} + m * ${pitches[other]},
-                       ${pitches[other]}, own_${name} + block * ${size * vectors}, ${size});
+                       ${pitches[other]}, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
             }
 % endfor
 % if is_forward:
@@ -224,9 +238,12 @@ void ${kernel}(
 % endif
 % endif
 % if is_forward:
+% if is_plain:
+                const ${vf} most = highest[${v}];
+% else:
                 ${vf} most = top[place];
                 for (int m = 0; m < count; ++m) {
-                    ${vf} value = p[m * ${vectors} + ${v}] * scale;
+                    ${vf} value = p[m * ${vectors} + ${v}];
 % if masked:
                     value += mask_of(mask + (other0 + m) * mask_column, places);
 % endif
@@ -237,24 +254,25 @@ void ${kernel}(
                     p[m * ${vectors} + ${v}] = value;
                     most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
+% endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[${v}] = exp(top[place] - shift);
+                shrink[${v}] = power(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} power = exp(p[m * ${vectors} + ${v}] - shift);
-                    added += power;
+                    ${vf} probability = power(p[m * ${vectors} + ${v}] - shift);
+                    added += probability;
 % if philox:
-                    power *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
+                    probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
 % endif
-                    p[m * ${vectors} + ${v}] = power;
+                    p[m * ${vectors} + ${v}] = probability;
                 }
                 sum[place] = sum[place] * shrink[${v}] + added;
 % else:
                 for (int m = 0; m < count; ++m) {
                     const int at = m * ${vectors} + ${v};
-                    ${vf} value = p[at] * scale;
+                    ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
                     const ${vf} ends = lse[head * queries + other0 + m], mean = delta[head * queries + other0 + m];
@@ -268,14 +286,14 @@ void ${kernel}(
 % if seen.is_limited:
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    const ${vf} power = exp(value - ends);
+                    const ${vf} probability = power(value - ends);
 % if philox:
                     const ${vf} factor = kept(seed, counters, query, key, keys, chance);
-                    ds[at] = power * (ds[at] * factor - mean) * scale;
-                    p[at] = power * factor;
+                    ds[at] = probability * (ds[at] * factor - mean);
+                    p[at] = probability * factor;
 % else:
-                    ds[at] = power * (ds[at] - mean) * scale;
-                    p[at] = power;
+                    ds[at] = probability * (ds[at] - mean);
+                    p[at] = probability;
 % endif
                 }
 % endif
@@ -309,35 +327,40 @@ void ${kernel}(
         }
     }
 
+    for (int place = 0; place < blocks * ${vectors}; ++place) {
+        const int first = place / ${vectors} * ${vectors}, v = place % ${vectors};
+        const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
 % if is_forward:
-    for (int block = 0; block < blocks; ++block) {
-        for (int v = 0; v < ${vectors}; ++v) {
-            const ${vf} all = sum[block * ${vectors} + v];
-            const ${vf} part = select(1.0f / all, (${vf})(0.0f), all == 0.0f);
-            for (int i = 0; i < ${dim_v}; ++i) {
-                sum_out[(block * ${dim_v} + i) * ${vectors} + v] *= part;
-            }
-        }
-    }
+        const ${vf} all = sum[place];
+        const ${vf} factor = select(1.0f / all, (${vf})(0.0f), all == 0.0f);
+        // +inf where all is masked: the backward pass then finds probabilities of 0
+        const ${vf} ends = select(top[place] + log(all), (${vf})(INFINITY), all == 0.0f);
+% elif not by_keys:
+        const ${vf} factor = scale;
+% else:
+        const ${vf} factor = 1.0f;
 % endif
-    for (int r = 0; r < min(blocks * ${height}, rows - row0); ++r) {
-        const int block = r / ${height}, lane = r % ${height};
-% for name, _, _, size in results:
-        turn_out(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
-                 (__local const float *)(sum_${name} + block * ${size * vectors}) + lane, ${size});
+% for name, *_ in results:
+        long rows_of_${name}[${vec}];
+% endfor
+        for (int lane = 0; lane < count; ++lane) {
+% for name, *_ in results:
+            rows_of_${name}[lane] = ${f"(row + lane) * {name}_row" if by_keys else f"own_head[place * {vec} + lane] * {name}_head + own_query[place * {vec} + lane] * {name}_row"};
 % endfor
 % if is_forward:
-        // +inf where all is masked: the backward pass then finds probabilities of 0
-        const float all = ((const float *)sum)[r];
-        lse[row0 + r] = all == 0.0f ? INFINITY : ((const float *)top)[r] + log(all);
+            lse[row + lane] = ((const float *)&ends)[lane];
 % endif
+        }
+% for name, _, _, size in results:
+        turn_out(${name}, rows_of_${name}, count, sum_${name} + first * ${size} + v, ${size}, factor);
+% endfor
     }
 % if is_whole:
     }
     for (int head = 0; head < shared_by; ++head) {
         for (int query = 0; query < queries; ++query) {
             store_row(grad_q + head * grad_q_head + query * grad_q_row,
-                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim});
+                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim}, scale);
         }
     }
 % endif

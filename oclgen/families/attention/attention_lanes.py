@@ -139,13 +139,19 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
-    shared = asdict(config) | {"direction": problem.direction, "masked": problem.mask}
+    is_plain = not (problem.is_gradient or problem.mask or parts.seen(problem).is_limited)
+    shared = asdict(config) | {
+        "direction": problem.direction,
+        "masked": problem.mask,
+        "is_plain": is_plain,
+    }
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         counts=_counts(problem, config),
         columns=ceil_div(problem.head_dim, config.vec),
         load_part=parts.load_part(config.vec),
+        power=parts.power(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
     )

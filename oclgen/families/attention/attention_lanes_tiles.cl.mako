@@ -4,8 +4,10 @@ What the kernels of attention_lanes are made of: rows turned, tiles, products, m
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
+power       text of attention_power.cl.mako
 counts      items of an own row that are summed at once
 columns     vectors of a row of grad_q: of all gradients at once
+is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -16,47 +18,90 @@ ${preamble}
 #define LANES ((${vi})(${lanes}))
 
 ${load_part}
-// item i of a row of `size` becomes lane `lane` of vector i * vectors
-void turn_in(__local float *to, __global const elem_t *row, const int size)
+${power}
+// two vectors made of one or two neighbouring lanes of each in turn, within 16 bytes
+% for name, picks in (("LOW", (0, 4, 1, 5)), ("HIGH", (2, 6, 3, 7)), ("LOW2", (0, 1, 4, 5)), ("HIGH2", (2, 3, 6, 7))):
+#define ${name}(a, b) ((${vf})(${", ".join(f"({'ab'[pick // 4]}).s{first + pick % 4:x}" for first in range(0, vec, 4) for pick in picks)}))
+% endfor
+
+// part[i] = lane i of each
+void turn(${vf} *part)
+{
+% for q in range(0, vec, 4):
+    const ${vf} a${q} = LOW(part[${q}], part[${q + 1}]), b${q} = LOW(part[${q + 2}], part[${q + 3}]);
+    const ${vf} c${q} = HIGH(part[${q}], part[${q + 1}]), d${q} = HIGH(part[${q + 2}], part[${q + 3}]);
+    const ${vf} t${q} = LOW2(a${q}, b${q}), t${q + 1} = HIGH2(a${q}, b${q});
+    const ${vf} t${q + 2} = LOW2(c${q}, d${q}), t${q + 3} = HIGH2(c${q}, d${q});
+% endfor
+% for i in range(vec):
+<% group = "s" + "".join(f"{lane:x}" for lane in range(i // 4 * 4, i // 4 * 4 + 4)) %>\
+    part[${i}] = (${vf})(${", ".join(f"t{q + i % 4}.{group}" for q in range(0, vec, 4))});
+% endfor
+}
+
+// item i of ${vec} rows of `size`, times a factor, becomes vector i * ${vectors}
+void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
-        const ${vf} part = LOAD${vec}(row + c);
+        ${vf} part[${vec}];
 % for lane in range(vec):
-        to[(c + ${lane}) * ${height}] = part.s${f"{lane:x}"};
+        part[${lane}] = LOAD${vec}(from + rows[${lane}] + c) * factor;
+% endfor
+        turn(part);
+% for lane in range(vec):
+        to[(c + ${lane}) * ${vectors}] = part[${lane}];
 % endfor
     }
     for (; c < size; ++c) {
-        to[c * ${height}] = LOAD1(row + c);
+        for (int lane = 0; lane < ${vec}; ++lane) {
+            ((__local float *)(to + c * ${vectors}))[lane] = LOAD1(from + rows[lane] + c) * factor;
+        }
     }
 }
 
-void turn_out(__global elem_t *row, __local const float *from, const int size)
+// the way back, of the first `count` rows
+void turn_out(__global elem_t *to, const long *rows, const int count, __local const ${vf} *from, const int size, const ${vf} factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
-        ${vf} part;
+        ${vf} part[${vec}];
 % for lane in range(vec):
-        part.s${f"{lane:x}"} = from[(c + ${lane}) * ${height}];
+        part[${lane}] = from[(c + ${lane}) * ${vectors}] * factor;
 % endfor
-        STORE${vec}(part, row + c);
+        turn(part);
+% for lane in range(vec):
+        if (${lane} < count) {
+            STORE${vec}(part[${lane}], to + rows[${lane}] + c);
+        }
+% endfor
     }
     for (; c < size; ++c) {
-        STORE1(from[c * ${height}], row + c);
+        ${vf} item = from[c * ${vectors}] * factor;
+        for (int lane = 0; lane < count; ++lane) {
+            STORE1(((const float *)&item)[lane], to + rows[lane] + c);
+        }
     }
 }
 
-void load_tile(__local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size)
+// whole groups of ${sums} rows, of which those past the last one are the last one again
+void load_tile(
+    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size, const float factor)
 {
-    for (int row = 0; row < count; ++row) {
+    for (int row = 0; row < (count + ${sums - 1}) / ${sums} * ${sums}; ++row) {
+        __global const elem_t *from = rows + min(row, count - 1) * pitch;
         for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(rows + row * pitch + c, size - c);
+            *tile++ = load_part(from + c, size - c) * factor;
         }
     }
 }
 
 // to[other row][vector] = the products of `sums` other rows with a block of own rows, of `size` items
-void scores(__local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size)
+% if is_plain:
+// most[vector] = the highest of them, and of itself
+% endif
+void scores(
+    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
 {
 % for m in range(sums):
     ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
@@ -75,6 +120,9 @@ void scores(__local ${vf} *to, __local const float *other, const int pitch, __lo
 % for m in range(sums):
 % for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
+% if is_plain:
+    most[${v}] = select(most[${v}], sum${m}_${v}, sum${m}_${v} > most[${v}]);  // one instruction, which fmax is not
+% endif
 % endfor
 % endfor
 }
@@ -140,14 +188,14 @@ void add_rows(__global float *sums, __local const float *factors, __local const 
 % endfor
 }
 
-void store_row(__global elem_t *row, __global const float *from, const int size)
+void store_row(__global elem_t *row, __global const float *from, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
-        STORE${vec}(vload${vec}(0, from + c), row + c);
+        STORE${vec}(vload${vec}(0, from + c) * factor, row + c);
     }
     for (; c < size; ++c) {
-        STORE1(from[c], row + c);
+        STORE1(from[c] * factor, row + c);
     }
 }
 % endif
