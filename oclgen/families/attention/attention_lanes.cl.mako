@@ -128,7 +128,7 @@ void ${kernel}(
         vstore${vec}((${vf})(0.0f), i, sums);
     }
     for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, min(${height * blocks}, rows - row0), ${dim}, 1.0f);
+    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim}, 1.0f);
 % endif
     const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
 
@@ -137,7 +137,7 @@ void ${kernel}(
     int own_query[${blocks * height}], own_head[${blocks * height}];
 % endif
     for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int first = place / ${vectors} * ${vectors}, v = place % ${vectors};
+        const int block = place / ${vectors}, vector = place % ${vectors};
 % for name, _, _ in own:
         long rows_of_${name}[${vec}];
 % endfor
@@ -160,7 +160,7 @@ void ${kernel}(
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + first * ${size} + v, ${name}, rows_of_${name}, ${size}, ${"scale" if name == "q" else "1.0f"});
+        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == "q" else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
@@ -187,13 +187,13 @@ void ${kernel}(
     for (int head = 0; head < shared_by; ++head)
 % endif
     for (int other0 = first; other0 < last; other0 += ${tile}) {
-        const int count = min(${tile}, last - other0);
+        const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
 % if by_keys:
-        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, ${dim}, scale);
-        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, ${dim_v}, 1.0f);
+        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, all, ${dim}, scale);
+        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, all, ${dim_v}, 1.0f);
 % else:
-        load_tile(tile_k, k + other0 * k_row, k_row, count, ${dim}, 1.0f);
-        load_tile(tile_v, v + other0 * v_row, v_row, count, ${dim_v}, 1.0f);
+        load_tile(tile_k, k + other0 * k_row, k_row, count, all, ${dim}, 1.0f);
+        load_tile(tile_v, v + other0 * v_row, v_row, count, all, ${dim_v}, 1.0f);
 % endif
         for (int block = 0; block < blocks; ++block) {
 % if is_plain:
@@ -315,7 +315,7 @@ void ${kernel}(
 % endfor
 % if is_whole:
             // rows of the tile behind its last one have no slopes
-            for (int m = count * ${vectors}; m < (count + ${sums - 1}) / ${sums} * ${sums * vectors}; ++m) {
+            for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
             for (int m = 0; m < count; m += ${sums}) {
@@ -328,13 +328,13 @@ void ${kernel}(
     }
 
     for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int first = place / ${vectors} * ${vectors}, v = place % ${vectors};
+        const int block = place / ${vectors}, vector = place % ${vectors};
         const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
 % if is_forward:
-        const ${vf} all = sum[place];
-        const ${vf} factor = select(1.0f / all, (${vf})(0.0f), all == 0.0f);
+        const ${vf} whole = sum[place];
+        const ${vf} factor = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        const ${vf} ends = select(top[place] + log(all), (${vf})(INFINITY), all == 0.0f);
+        const ${vf} ends = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
 % elif not by_keys:
         const ${vf} factor = scale;
 % else:
@@ -352,7 +352,7 @@ void ${kernel}(
 % endif
         }
 % for name, _, _, size in results:
-        turn_out(${name}, rows_of_${name}, count, sum_${name} + first * ${size} + v, ${size}, factor);
+        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, factor);
 % endfor
     }
 % if is_whole:

@@ -84,11 +84,12 @@ void turn_out(__global elem_t *to, const long *rows, const int count, __local co
     }
 }
 
-// whole groups of ${sums} rows, of which those past the last one are the last one again
+// `all` rows times a factor, of which those past `count` are the last one again
 void load_tile(
-    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size, const float factor)
+    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size,
+    const float factor)
 {
-    for (int row = 0; row < (count + ${sums - 1}) / ${sums} * ${sums}; ++row) {
+    for (int row = 0; row < all; ++row) {
         __global const elem_t *from = rows + min(row, count - 1) * pitch;
         for (int c = 0; c < size; c += ${vec}) {
             *tile++ = load_part(from + c, size - c) * factor;
