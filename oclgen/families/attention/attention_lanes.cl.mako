@@ -14,6 +14,7 @@ vectors     vectors of a block of own rows
 sums        other rows, or items of an own row, whose sums are in registers at once, for a block
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
+copied      tiles are copied to local memory, as fp32; else read as they lie
 dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
@@ -40,6 +41,12 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
     }["bwd_kv" if is_whole else direction]
     pitches = {other: -(-size // vec) * vec for other, size in others}
+    def at(other, row, item="0"):
+        """The address of an item of another row, and what is between rows."""
+        if copied:
+            return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
+        head = f"head * {other}_head + " if by_keys else ""
+        return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
     pitch = -(-dim // vec) * vec
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
@@ -83,7 +90,9 @@ void ${kernel}(
     ${tile_of(f"sum_{name}", blocks * size * vectors)};
 % endfor
 % for name, size in others:
+% if copied:
     ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
+% endif
 % endfor
     ${tile_of("p", tile * vectors)};
 % if not is_forward:
@@ -128,7 +137,7 @@ void ${kernel}(
         vstore${vec}((${vf})(0.0f), i, sums);
     }
     for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim}, 1.0f);
+    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim});
 % endif
     const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
 
@@ -160,7 +169,7 @@ void ${kernel}(
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == "q" else "1.0f"});
+        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
@@ -188,12 +197,10 @@ void ${kernel}(
 % endif
     for (int other0 = first; other0 < last; other0 += ${tile}) {
         const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
-% if by_keys:
-        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, all, ${dim}, scale);
-        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, all, ${dim_v}, 1.0f);
-% else:
-        load_tile(tile_k, k + other0 * k_row, k_row, count, all, ${dim}, 1.0f);
-        load_tile(tile_v, v + other0 * v_row, v_row, count, all, ${dim_v}, 1.0f);
+% if copied:
+% for name, size in others:
+        load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
+% endfor
 % endif
         for (int block = 0; block < blocks; ++block) {
 % if is_plain:
@@ -204,8 +211,7 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores(${to} + m * ${vectors}, (__local const float *)tile_${other} + m * ${pitches[other]},
-                       ${pitches[other]}, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
+                scores(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
             }
 % endfor
 % if is_forward:
@@ -302,14 +308,13 @@ void ${kernel}(
 % for name, other, factors, size in results:
             {
                 __local ${vf} *to = sum_${name} + block * ${size * vectors};
-                __local const float *from = (__local const float *)tile_${other};
 % if size >= sums:
                 for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
-                    add${sums}(to + m * ${vectors}, from + m, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+                    add${sums}(to + m * ${vectors}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
                 }
 % endif
 % if size % sums:
-                add${size % sums}(to + ${size // sums * sums * vectors}, from + ${size // sums * sums}, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+                add${size % sums}(to + ${size // sums * sums * vectors}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
 % endif
             }
 % endfor
@@ -335,10 +340,6 @@ void ${kernel}(
         const ${vf} factor = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
         const ${vf} ends = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
-% elif not by_keys:
-        const ${vf} factor = scale;
-% else:
-        const ${vf} factor = 1.0f;
 % endif
 % for name, *_ in results:
         long rows_of_${name}[${vec}];
@@ -352,7 +353,7 @@ void ${kernel}(
 % endif
         }
 % for name, _, _, size in results:
-        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, factor);
+        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
 % endfor
     }
 % if is_whole:

@@ -45,6 +45,7 @@ class Config(BaseConfig):
     sums: Annotated[int, Range(1, 24)]
     tile: Tile
     blocks: Annotated[int, Range(1, 8)] = 1
+    copied: bool = True
 
     @property
     def height(self) -> int:
@@ -56,7 +57,7 @@ class Config(BaseConfig):
         dim, dim_v = problem.head_dim, problem.value_dim
         own = dim + dim_v if problem.is_gradient else dim
         pitch = round_up(dim, self.vec)
-        others = pitch + round_up(dim_v, self.vec)
+        others = pitch + round_up(dim_v, self.vec) if self.copied else 0
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
         blocks = self.blocks * self.height * (own + sum(_results(problem)) + as_they_lie)

@@ -13,6 +13,8 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
     vf, vi = f"float{vec}", f"int{vec}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
+    others = "__local const float *other, const int pitch" if copied else "__global const elem_t *other, const long pitch"
+    others = f"{others}, const int count"
 %>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
@@ -84,26 +86,33 @@ void turn_out(__global elem_t *to, const long *rows, const int count, __local co
     }
 }
 
-// `all` rows times a factor, of which those past `count` are the last one again
+% if copied or direction == "bwd":
+// `all` rows, of which those past `count` are the last one again
 void load_tile(
-    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size,
-    const float factor)
+    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
 {
     for (int row = 0; row < all; ++row) {
         __global const elem_t *from = rows + min(row, count - 1) * pitch;
         for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(from + c, size - c) * factor;
+            *tile++ = load_part(from + c, size - c);
         }
     }
 }
+% endif
 
-// to[other row][vector] = the products of `sums` other rows with a block of own rows, of `size` items
+// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with a block of own rows, of
+// `size` items
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
 void scores(
-    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
+    __local ${vf} *to, ${others}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
 {
+% if not copied:
+% for m in range(sums):
+    __global const elem_t *row${m} = other + min(${m}, count - 1) * pitch;
+% endfor
+% endif
 % for m in range(sums):
     ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
 % endfor
@@ -112,7 +121,7 @@ void scores(
         const ${vf} own${v} = own[i * ${vectors} + ${v}];
 % endfor
 % for m in range(sums):
-        const float other${m} = other[${m} * pitch + i];
+        const float other${m} = ${"other[%d * pitch + i]" % m if copied else f"LOAD1(row{m} + i)"};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
@@ -127,29 +136,29 @@ void scores(
 % endfor
 % endfor
 }
-% for count in counts:
+% for items in counts:
 
-// to[item][vector] += the products of ${count} items of other rows with factors of a block's rows
-void add${count}(
-    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *factors, const int rows${f", const {vf} *shrink" if is_forward else ""})
+// to[item][vector] += the products of ${items} items of `count` other rows with factors of a block's rows
+void add${items}(
+    __local ${vf} *to, ${others}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
 {
-% for m in range(count):
+% for m in range(items):
 % for v in range(vectors):
     ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
 % endfor
 % endfor
-    for (int row = 0; row < rows; ++row) {
+    for (int row = 0; row < count; ++row) {
 % for v in range(vectors):
         const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
 % endfor
-% for m in range(count):
-        const float other${m} = other[row * pitch + ${m}];
+% for m in range(items):
+        const float other${m} = ${"other[row * pitch + %d]" % m if copied else f"LOAD1(other + row * pitch + {m})"};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
 % endfor
 % endfor
     }
-% for m in range(count):
+% for m in range(items):
 % for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
 % endfor
