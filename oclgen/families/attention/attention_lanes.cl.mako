@@ -14,7 +14,7 @@ vectors     vectors of a block of own rows
 sums        other rows, or items of an own row, whose sums are in registers at once, for a block
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
-copied      tiles are copied to local memory, as fp32; else read as they lie
+copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
 dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
@@ -43,7 +43,7 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
     pitches = {other: -(-size // vec) * vec for other, size in others}
     def at(other, row, item="0"):
         """The address of an item of another row, and what is between rows."""
-        if copied:
+        if other in copied:
             return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
@@ -90,7 +90,7 @@ void ${kernel}(
     ${tile_of(f"sum_{name}", blocks * size * vectors)};
 % endfor
 % for name, size in others:
-% if copied:
+% if name in copied:
     ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
 % endif
 % endfor
@@ -197,11 +197,11 @@ void ${kernel}(
 % endif
     for (int other0 = first; other0 < last; other0 += ${tile}) {
         const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
-% if copied:
 % for name, size in others:
+% if name in copied:
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
-% endfor
 % endif
+% endfor
         for (int block = 0; block < blocks; ++block) {
 % if is_plain:
             ${vf} highest[${vectors}];
@@ -211,7 +211,7 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
+                scores_${"local" if other in copied else "global"}(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
             }
 % endfor
 % if is_forward:

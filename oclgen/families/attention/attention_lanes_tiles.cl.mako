@@ -7,14 +7,19 @@ load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
 counts      items of an own row that are summed at once
 columns     vectors of a row of grad_q: of all gradients at once
+copied      names of the other rows that are copied to local memory
+multiplied  where scores find other rows: local or global, for each product
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
-    others = "__local const float *other, const int pitch" if copied else "__global const elem_t *other, const long pitch"
-    others = f"{others}, const int count"
+    def others(place):
+        kind = "__local const float" if place == "local" else "__global const elem_t"
+        return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
+    def item(place, row, column):
+        return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
 %>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
@@ -100,15 +105,16 @@ void load_tile(
 }
 % endif
 
+% for place in sorted(set(multiplied)):
 // to[other row][vector] = the products of `sums` other rows, of which `count` are left, with a block of own rows, of
 // `size` items
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
-void scores(
-    __local ${vf} *to, ${others}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
+void scores_${place}(
+    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
 {
-% if not copied:
+% if place == "global":
 % for m in range(sums):
     __global const elem_t *row${m} = other + min(${m}, count - 1) * pitch;
 % endfor
@@ -121,7 +127,7 @@ void scores(
         const ${vf} own${v} = own[i * ${vectors} + ${v}];
 % endfor
 % for m in range(sums):
-        const float other${m} = ${"other[%d * pitch + i]" % m if copied else f"LOAD1(row{m} + i)"};
+        const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
@@ -136,11 +142,13 @@ void scores(
 % endfor
 % endfor
 }
+
+% endfor
 % for items in counts:
 
 // to[item][vector] += the products of ${items} items of `count` other rows with factors of a block's rows
 void add${items}(
-    __local ${vf} *to, ${others}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
+    __local ${vf} *to, ${others("local")}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
 {
 % for m in range(items):
 % for v in range(vectors):
@@ -152,7 +160,7 @@ void add${items}(
         const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
 % endfor
 % for m in range(items):
-        const float other${m} = ${"other[row * pitch + %d]" % m if copied else f"LOAD1(other + row * pitch + {m})"};
+        const float other${m} = ${item("local", "row", m)};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
 % endfor
