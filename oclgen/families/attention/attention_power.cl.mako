@@ -4,9 +4,9 @@ e^x of a vector, inline: a loop over scores calls no function.
 vec         its lanes
 </%doc>
 <% vf, vi = f"float{vec}", f"int{vec}" %>\
-// e^x of x up to 88, with a relative error of 2.4e-7; 0 below -88. x is n + r powers of two with r
-// of half a one at most. Added to 1.5 * 2^23, n is what the lowest bits hold. 2^r is a polynomial,
-// exact to 2e-9. The bits of n = -127 as an exponent are those of 0.
+// e^x of x up to 88, with a relative error of at most 2e-7 + 1e-7 |x|; 0 where x is below -88.
+// x is n + r powers of two, r between -0.5 and 0.5. The lowest bits of n + 1.5 * 2^23 are those of n.
+// 2^r is a polynomial, exact to 2e-9. With n = -127, the exponent's bits are those of 0.
 ${vf} power(const ${vf} x)
 {
     const ${vf} kept = select(x, (${vf})(-88.0f), x < -88.0f);
