@@ -18,7 +18,8 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes
+from oclgen.families.parts.lane_packing import lanes, pack_lanes
+from oclgen.families.parts.packing import PACKED, Packing
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
