@@ -23,7 +23,8 @@ from oclgen.families.conv.conv_register import (
 )
 from oclgen.families.conv.correlation import operands
 from oclgen.families.conv.lanes import MOST_GUESSES, VECS, cost
-from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAIR, dot
+from oclgen.families.gemm import gemm_pairs
+from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAIR
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices, pack_weights
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of
@@ -175,8 +176,8 @@ def _read(problem: ConvProblem) -> Pairs:
     part = parts_of(problem)[0]
     pixels = part.rows.read * part.cols.read
     if _in_place(problem):
-        return Pairs(dot(), True, pixels, operands(problem)[1])
-    return Pairs(dot(), False, round_up(pixels, LANES), IMAGES)
+        return Pairs(gemm_pairs.dot(), True, pixels, operands(problem)[1])
+    return Pairs(gemm_pairs.dot(), False, round_up(pixels, LANES), IMAGES)
 
 
 def _pack_images(problem: ConvProblem, packed: Packing) -> Launch:

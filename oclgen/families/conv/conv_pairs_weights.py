@@ -20,7 +20,8 @@ from oclgen.families.conv.conv_register_weights import (
 from oclgen.families.conv.conv_register_weights import sizes_of as sizes_of_rows
 from oclgen.families.conv.correlation import Correlation, strung_windows
 from oclgen.families.conv.lanes import MOST_GUESSES, VECS, cost
-from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAIR, dot
+from oclgen.families.gemm import gemm_pairs
+from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAIR
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices
 from oclgen.families.parts.packing import PACKED, Packing
@@ -47,7 +48,6 @@ class Config(BaseConfig):
     """Parameters of the kernel; `conv_register_weights`' template begins with the legend."""
 
     FREE = frozenset({"batch"})
-    SLICES = "split"
     vec: ClassVar[int] = LANES
 
     item_c: Item
@@ -128,7 +128,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y and x, sum over positions, and add planes, if there are."""
     packed, part = _packing(problem, config), strung_windows(problem)
     sizes = {**sizes_of_rows(part, config), "RESULTS_W": _pairs(part), **_strides(problem)}
-    product = launch_of(NAME, problem, config, packed, sizes, WORDS, dot())
+    product = launch_of(NAME, problem, config, packed, sizes, WORDS, gemm_pairs.dot())
     whole = sum_planes(problem, config.split).behind(product)
     launches = (_pack_y(problem, packed), _pack_x(problem), *whole.launches)
     return Plan(launches, config.needs(problem).workspaces)
