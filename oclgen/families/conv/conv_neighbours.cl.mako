@@ -1,27 +1,31 @@
 <%doc>
 Repacks rows of bf16 images as words of an element and of its neighbour one step along the row: what
 an instruction that adds products of pairs multiplies with pairs of neighbouring results. What lies
-in the padding is zero. Words keep the order of the images: [rows][words] in planes,
-[rows][words][channels] in channels_last.
+in the padding is zero. Words lie in planes, [images][channels][height][words].
 
-For CPUs: one work-item fills `span` words of `rows` rows. The last vector of a row overlaps the one
-before it.
+For CPUs: one work-item fills `span` words of `rows` rows; images in channels_last are turned in
+registers. The last vector of a row, and of channels, overlaps the one before it.
 
-in_pixels           channels of a pixel are neighbours, else pixels of a row
+in_pixels           channels of a pixel are neighbours and a row has all of them, else pixels of a
+                    row, of which each channel has its own
+height              rows of a plane
 width, words        elements and words of a row
 origin, step        place of the first word's element, and distance of its neighbour
 channels            of a pixel
 rows, span          rows, and words of each, per work-item
-vec                 vector width, at most what is contiguous of the words
+vec                 vector width, at most the words of a row, in channels_last also the channels
+transpose           text of the function transpose(rows), in channels_last
 </%doc>
 <%!
-    from oclgen.families.parts.expressions import store
+    from oclgen.families.parts.expressions import load, store
     from oclgen.render import vector
 %>\
 <%
     v, halves, mask = vector(vec, "uint"), vector(vec, "ushort"), vector(vec, "int")
     lanes = f"({vector(vec, 'int')})({', '.join(map(str, range(vec)))})"
 %>\
+${transpose}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void conv_neighbours(
     __global const ushort *restrict from, const long offset_from,
@@ -33,21 +37,30 @@ void conv_neighbours(
     packed += offset_packed;
     for (int row = (int)get_global_id(1) * ${rows}; row < end_row; ++row) {
 % if in_pixels:
-        for (int i = first; i < last; ++i) {
-            const int w = i + ${origin};
-            const bool has_low = w >= 0 && w < ${width}, has_high = w + ${step} >= 0 && w + ${step} < ${width};
-            __global const ushort *at = from + (row * (long)${width} + w) * ${channels};
-            __global uint *to = packed + (row * (long)${words} + i) * ${channels};
-            for (int c = 0; c < ${channels}; c += ${vec}) {
-                const int channel = min(c, ${channels - vec});
-                ${v} low = 0, high = 0;
-                if (has_low) {
-                    low = convert_${v}(${f"vload{vec}(0, at + channel)" if vec > 1 else "at[channel]"});
+        __global const ushort *of_row = from + row * (long)${width * channels};
+        __global uint *to = packed + (row / ${height} * ${channels}L * ${height} + row % ${height}) * ${words};
+        for (int c = 0; c < ${channels}; c += ${vec}) {
+            const int channel = min(c, ${channels - vec});
+            for (int start = first; start < last; start += ${vec}) {
+                const int i = min(start, ${words - vec});
+                ${vector(vec)} square[${vec}];
+#pragma unroll
+                for (int s = 0; s < ${vec}; ++s) {
+                    const int place = i + s + ${origin}, next = place + ${step};
+                    ${v} low = 0, high = 0;
+                    if (place >= 0 && place < ${width}) {
+                        low = convert_${v}(${load(vec, f"of_row + place * {channels} + channel")});
+                    }
+                    if (next >= 0 && next < ${width}) {
+                        high = convert_${v}(${load(vec, f"of_row + next * {channels} + channel")}) << 16;
+                    }
+                    square[s] = as_${vector(vec)}(low | high);
                 }
-                if (has_high) {
-                    high = convert_${v}(${f"vload{vec}(0, at + channel + {step * channels})" if vec > 1 else f"at[channel + {step * channels}]"}) << 16;
+                transpose(square);
+#pragma unroll
+                for (int s = 0; s < ${vec}; ++s) {
+                    ${store(vec, f"as_{v}(square[s])", f"to + (channel + s) * {height * words}L + i")};
                 }
-                ${store(vec, "low | high", "to + channel")};
             }
         }
 % else:

@@ -23,7 +23,7 @@ from oclgen.families.conv.lanes import MOST_GUESSES, VECS, cost
 from oclgen.families.gemm import gemm_pairs
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAIR
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices
+from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing
 from oclgen.families.parts.planes import planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
@@ -40,6 +40,8 @@ WORDS = "packed_words"
 """Role of the workspace of images as words of neighbours."""
 WORDS_PER_ITEM = 1024
 """Words that a work-item packs: enough to hide what starting it costs on a CPU."""
+SPAN = 128
+"""The least words of a row that it packs: of several channels it writes as many streams."""
 WORD_BYTES = 4
 
 
@@ -149,13 +151,8 @@ def _words(problem: ConvProblem) -> tuple[int, int]:
 
 def _strides(problem: ConvProblem) -> dict[str, int]:
     """Return the distances of words of x."""
-    part, (height, width) = strung_windows(problem), _words(problem)
-    channels = problem.in_channels
-    image, plane = channels * height * width, height * width
-    names = ("X_IMAGE", "X_GROUP", "X_CHANNEL", "X_ROW", "X_PIXEL")
-    in_pixels = (image, part.depth, 1, width * channels, channels)
-    in_planes = (image, part.depth * plane, plane, width, 1)
-    return dict(zip(names, in_pixels if problem.layout == "nhwc" else in_planes, strict=True))
+    height, width = _words(problem)
+    return {"X_ROW": width, "X_PLANE": height * width}
 
 
 def _packing(problem: ConvProblem, config: Config) -> Packing:
@@ -186,14 +183,16 @@ def _pack_x(problem: ConvProblem) -> Launch:
     channels = problem.in_channels if in_pixels else 1
     all_rows = part.batch * height * (1 if in_pixels else problem.in_channels)
     rows = 1 if in_pixels else max(WORDS_PER_ITEM // words, 1)
-    span = min(max(WORDS_PER_ITEM // channels, 1), words)
-    contiguous = channels if in_pixels else words
+    span = min(max(WORDS_PER_ITEM // channels, SPAN), words)
+    contiguous = min(channels, words) if in_pixels else words
+    vec = max(width for width in VECTOR_WIDTHS if width <= contiguous)
 
     @LazyText
     def text() -> str:
         return render(
             "conv_neighbours",
             in_pixels=in_pixels,
+            height=height,
             width=cols.read,
             words=words,
             origin=cols.origin,
@@ -201,7 +200,8 @@ def _pack_x(problem: ConvProblem) -> Launch:
             channels=channels,
             rows=rows,
             span=span,
-            vec=max(width for width in VECTOR_WIDTHS if width <= contiguous),
+            vec=vec,
+            transpose=transpose_text(vec) if in_pixels else "",
         )
 
     return Launch(

@@ -29,16 +29,11 @@ pairs               None, or the text of `conv_pairs_weights`' instruction: posi
     output_dim, input_dim = (0, 1) if outputs_fastest else (1, 0)
     out_type = "float" if split > 1 else "elem_t"
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
-    if pairs:
-        image, column, step, channel, tap = (
-            "row / RESULTS_H * X_IMAGE + group * X_GROUP + h * X_ROW",
-            "", "2 * STEP_W * X_PIXEL", "X_CHANNEL", "TAP_STEP_W * X_PIXEL",
-        )
-    else:
-        image, column, step, channel, tap = (
-            "image * DEPTH * READ_PLANE + h * READ_W", " + ORIGIN_W", "STEP_W", "READ_PLANE",
-            "TAP_STEP_W",
-        )
+    x_row, x_step, x_plane = (
+        ("image * DEPTH * X_PLANE + h * X_ROW", "2 * STEP_W", "X_PLANE")
+        if pairs
+        else ("image * DEPTH * READ_PLANE + h * READ_W + ORIGIN_W", "STEP_W", "READ_PLANE")
+    )
 %>\
 ${preamble}
 % if pairs:
@@ -100,18 +95,18 @@ void ${kernel}(
         }
         const long of_block = (image * BLOCKS + block) * RESULTS_H + row % RESULTS_H;
         const long y_row = of_block * RESULTS_W * BLOCK;
-        const long x_row = ${image}${column};
+        const long x_row = ${x_row};
 % for run in runs:
 #pragma unroll ${unroll}
         for (int q = ${run.span[0]}; q < ${run.span[-1] + 1}; ++q) {
             const long at_y = y_row + q * BLOCK;
-            const long at_x = x_row + q * ${step};
+            const long at_x = x_row + q * ${x_step};
 % for u in range(vecs):
             const ${words} y${u} = ${load(vec, f"packed + at_y + {u * vec}")};
 % endfor
 % for i in range(item_c):
 % for s in run.reached:
-<% place = f"x + at_x + c{i} * {channel} + {s} * {tap}" %>\
+<% place = f"x + at_x + c{i} * {x_plane} + {s} * TAP_STEP_W" %>\
             const ${word} x${i}_${s} = ${f"*({place})" if pairs else f"LOAD1({place})"};
 % for u in range(vecs):
 % if pairs:
