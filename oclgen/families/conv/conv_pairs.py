@@ -102,23 +102,22 @@ TRAITS = Traits(rank=165, instructions=frozenset({INSTRUCTION}), rate=PAIR)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family can compute the problem at all."""
-    return (
-        isinstance(problem, ConvProblem)
-        and problem.dtype == "bf16"
-        and problem.direction != "bwd_weights"
-        and problem.kernel_w <= MAX_KERNEL_W
-    )
+    """Say whether the family computes the problem: sums over a single channel have no pairs."""
+    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+        return False
+    summed = problem.in_channels if problem.direction == "fwd" else problem.out_channels
+    has_pairs = problem.dtype == "bf16" and summed > problem.groups
+    return has_pairs and problem.kernel_w <= MAX_KERNEL_W
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
-    They are ranked as those of `conv_register`. Filters of a single channel fill half of a pair.
+    They are ranked as those of `conv_register`.
     """
-    part = largest(problem)
-    if INSTRUCTION not in limits.instructions or part.depth == 1:
+    if INSTRUCTION not in limits.instructions:
         return []
+    part = largest(problem)
     width = part.cols.results
     shapes = [
         (cost(n * x, vecs) * waste(width, x) * waste(part.channels, LANES * vecs), n, x, vecs)
