@@ -157,11 +157,11 @@ def test_words_hold_an_element_and_its_neighbour(
     )  # fmt: skip
     launch = conv_pairs_weights.plan(problem, conv_pairs_weights.DEFAULT).launches[1]
     got = packed_by(device, problem, launch, conv_pairs_weights.WORDS)
-    planes = np.arange(1, 2 * channels * 3 * width + 1, dtype=np.uint32)
+    stored = np.arange(1, 2 * channels * 3 * width + 1, dtype=np.uint32)
     planes = (
-        planes.reshape(2, 3, width, channels).transpose(0, 3, 1, 2)
+        stored.reshape(2, 3, width, channels).transpose(0, 3, 1, 2)
         if layout == "nhwc"
-        else planes.reshape(2, channels, 3, width)
+        else stored.reshape(2, channels, 3, width)
     )
     # an element of padding on the left; two results further, a pair's second element
     results = (width + 2 - 3) // 2 + 1
