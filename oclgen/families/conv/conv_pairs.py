@@ -113,8 +113,8 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
-    They are ranked as those of `conv_register`. Weights of a tap lie side by side in both layouts, so
-    taps are the outer loop: in the inner one weights outgrew the nearest cache three times as slow.
+    They are ranked as those of `conv_register`. Weights of a tap lie side by side in both layouts,
+    so taps are the outer loop: as the inner one they take up to three times as long.
     """
     if INSTRUCTION not in limits.instructions:
         return []
