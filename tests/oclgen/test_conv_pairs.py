@@ -57,7 +57,7 @@ def family_of(problem: ConvProblem) -> str:
 
 
 def variant_of(problem: ConvProblem) -> Any:
-    """The default with every parameter changed, as far as the problem has so many."""
+    """The default with every parameter changed, within the sizes that the problem has."""
     name = family_of(problem)
     changes = dict(VARIED[name])
     if name == "conv_pairs":

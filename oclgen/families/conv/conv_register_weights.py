@@ -130,7 +130,14 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 
 def splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
-    """Return the planes that give each core its work-items, and what else may be better."""
+    """Return the planes that give each core its work-items, and what else may be better.
+
+    Args:
+        problem: the gradient.
+        limits: of the device: its compute units.
+        item_c: input channels of a work-item.
+        block: output channels of a work-item.
+    """
     part = strung_windows(problem)
     items = part.groups * ceil_div(part.channels, block) * ceil_div(part.depth, item_c)
     wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items * part.rows.taps)
