@@ -18,7 +18,7 @@ pairs               words are pairs of depths, 16 bits each, the last filled up 
 transpose           text of the function transpose(rows)
 </%doc>
 <%!
-    from oclgen.families.parts.expressions import write_item
+    from oclgen.families.parts.expressions import below, write_item
     from oclgen.render import vector
 %>\
 <%
@@ -27,7 +27,8 @@ transpose           text of the function transpose(rows)
     given = [f"const long {name}" for name, step in strides.items() if step is None]
     word = "uint" if pairs else "float"
     lanes = vector(vec, word)
-    has_high = f"2 * (first + i) + 1 < {depth}" if depth % 2 else "true"
+    odd = [("2 * (first + i) + 1", str(depth))] if depth % 2 else []
+    has_high = below(*odd)
     row_of_depths = (
         f"as_{vector(vec)}(vload{vec}(0, (__global const uint *)(from + i * row_step)))"
         if pairs
@@ -64,12 +65,8 @@ void pack_lanes(
     if (row_step == 1 && rows == ${vec}) {
         for (int i = 0; i < depths; ++i) {
 % if pairs:
-            const ${lanes} low = convert_${lanes}(vload${vec}(0, from + 2 * i * depth_step));
-            ${lanes} high = 0;
-            if (${has_high}) {
-                high = convert_${lanes}(vload${vec}(0, from + (2 * i + 1) * depth_step)) << 16;
-            }
-            const ${lanes} lanes = low | high;
+            ${lanes} lanes = convert_${lanes}(vload${vec}(0, from + 2 * i * depth_step));
+            ${has_high}lanes |= convert_${lanes}(vload${vec}(0, from + (2 * i + 1) * depth_step)) << 16;
 % else:
             const ${lanes} lanes = LOAD${vec}(from + i * depth_step);
 % endif
@@ -94,7 +91,8 @@ void pack_lanes(
         for (int j = 0; j < ${vec}; ++j) {
 % if pairs:
             __global const elem_t *low = from + j * row_step + 2 * i * depth_step;
-            packed[i * ${block} + j] = j < rows ? (uint)*low | (${has_high} ? (uint)low[depth_step] << 16 : 0) : 0;
+            packed[i * ${block} + j] = j < rows ? (uint)*low : 0;
+            ${below(("j", "rows"), *odd)}packed[i * ${block} + j] |= (uint)low[depth_step] << 16;
 % else:
             packed[i * ${block} + j] = j < rows ? LOAD1(from + j * row_step + i * depth_step) : 0.0f;
 % endif
