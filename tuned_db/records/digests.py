@@ -30,8 +30,8 @@ CHANGED = frozenset(
         "conv_as_gemm_fragments", "conv_as_gemm_mma", "conv_async", "conv_gemm", "conv_mma",
         "conv_narrow_weights", "conv_register", "conv_register_weights", "depthwise",
         "depthwise_weights", "gemm_async", "gemm_fragments", "gemm_mma", "gemm_tma",
-        "packed_gemm", "packed_mma", "winograd_blocked", "winograd_fused", "winograd_staged",
-        "winograd_weights",
+        "packed_gemm", "packed_lanes", "packed_mma", "packed_rows", "winograd_blocked",
+        "winograd_fused", "winograd_staged", "winograd_weights",
     }
 )  # fmt: skip
 """Families of which a text changed after generator 3 began, whenever that was.

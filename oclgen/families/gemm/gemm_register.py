@@ -47,7 +47,7 @@ MAX_TEXT = 4096
 these are eight steps of `MAX_ACCUMULATORS`."""
 TILES = 3
 """Tiles that are guessed for a processor, for each choice of what is packed."""
-DEARER = 2.0
+COSTLY = 2.0
 """A tile whose counted cost is more than this over the least is not guessed for a processor: of 7
 columns an unpacked tile tests each element, which took 3.4 times as long as with B packed."""
 SHARED_SUMS = 64
@@ -223,7 +223,7 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
         (at, shape): cost(problem, shapes[at][shape], width, found[at].pack_b)
         for at, shape in turns
     }
-    dearest = DEARER * min(costs.values())
+    dearest = COSTLY * min(costs.values())
     return [
         _on_cpu(problem, limits, found[at], shapes[at][shape], width)
         for at, shape in turns
