@@ -243,8 +243,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", TORCH_FN(ocl::copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(ocl::copy_from_and_resize));
   library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(ocl::takes_memory_of));
   // each device has one in-order queue: no block is reused ahead of its readers
   library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
+}
+
+// Here too, as on torch's own devices: a tensor of a class in Python would otherwise be asked.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(ocl::takes_memory_of));
 }
 
 // torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy.
