@@ -201,6 +201,17 @@ def test_gradient_of_a_sparse_product(device: Any) -> None:
     assert_same(found[1], found[0])
 
 
+def test_sums_of_rows_are_written_to_rows_with_other_items(device: Any) -> None:
+    x = torch.eye(3, device=place(device)).to_sparse_csr()
+    y = torch.ones(3, 3, device=place(device)).triu().to_sparse_csr()
+    for start in (torch.zeros(3, 3), torch.ones(3, 3)):
+        out = start.to(place(device)).to_sparse_csr()
+        assert torch.add(x, y, out=out) is out
+        torch.testing.assert_close(out.to_dense().cpu(), torch.eye(3) + torch.ones(3, 3).triu())
+    assert x.add_(y) is x
+    torch.testing.assert_close(x, out)
+
+
 @pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
 def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     ocl.reset_fallbacks()

@@ -151,9 +151,11 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
-// ops/norm/nested_layer_norm.py serves these: torch's call a kernel by a table of its own devices.
-const std::set<std::string> kNestedOnTorchsDevices = {"aten::native_layer_norm",
-                                                      "aten::native_layer_norm_backward"};
+// ops/norm/nested_layer_norm.py and ops/sequence/transformer.py serve these: torch's call a kernel
+// by a table of its own devices, or operators that it has for them alone.
+const std::set<std::string> kNestedOnTorchsDevices = {
+    "aten::native_layer_norm", "aten::native_layer_norm_backward",
+    "aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"};
 
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
   return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU

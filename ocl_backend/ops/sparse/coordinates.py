@@ -149,7 +149,17 @@ def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     check_cast(torch.result_type(x, other), x.dtype)
     if x.layout not in SPARSE and other.layout in SPARSE:
         return _dense_sum(x, _apart(other), alpha)
-    return x.copy_(add(x, other, alpha=alpha))
+    return _written(add(x, other, alpha=alpha), x)
+
+
+def _written(result: Tensor, target: Tensor) -> Tensor:
+    """Write a result to a sparse or strided target of its shape, and return that.
+
+    Compressed rows take only as many items as they have.
+    """
+    if target.layout in SPARSE[1:] and target._nnz() != result._nnz():
+        target.resize_as_sparse_(result)
+    return target.copy_(result)
 
 
 def sub(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
@@ -194,7 +204,7 @@ def addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float =
 
 def addmm_(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Write `addmm`'s result to its first operand."""
-    return bias.copy_(addmm(bias, x, y, beta=beta, alpha=alpha))
+    return _written(addmm(bias, x, y, beta=beta, alpha=alpha), bias)
 
 
 def addmv_out(
@@ -212,7 +222,7 @@ def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         result = function(*args, **kwargs)
         if out.layout not in SPARSE:
             out.resize_(result.shape)
-        return out.copy_(result)
+        return _written(result, out)
 
     return write
 
