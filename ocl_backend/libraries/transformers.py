@@ -78,10 +78,11 @@ class OffloadedCache(DynamicCache):
             args: as transformers' own cache takes them.
             options: as transformers' own cache takes them.
         """
-        if layer_idx < len(self.layers):
-            self.layers[layer_idx].prefetch()
+        layers: list[Any] = self.layers  # a layer that is new is there after its first update
+        if layer_idx < len(layers):
+            layers[layer_idx].prefetch()
         found = super().update(key_states, value_states, layer_idx, *args, **options)
-        self.layers[layer_idx].offload()
+        layers[layer_idx].offload()
         return found
 
 

@@ -56,5 +56,5 @@ def test_attention_of_each_of_many(device: Any, masked: bool) -> None:
         slope = grad(lambda *given: attend(*given).sin().sum())
         return [vmap(attend, where)(q, k, v, bias), vmap(slope, where)(q, k, v, bias)]
 
-    there = [None if tensor is None else tensor.to(place(device)) for tensor in (q, k, v, bias)]
+    there: Any = [t if t is None else t.to(place(device)) for t in (q, k, v, bias)]
     assert_same(run(*there), run(q, k, v, bias))

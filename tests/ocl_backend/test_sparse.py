@@ -212,6 +212,15 @@ def test_sums_of_rows_are_written_to_rows_with_other_items(device: Any) -> None:
     torch.testing.assert_close(x, out)
 
 
+def test_sums_have_positions_of_their_operands_dtype(device: Any) -> None:
+    x = torch.eye(4).to_sparse_csr()
+    narrow = torch.sparse_csr_tensor(x.crow_indices().int(), x.col_indices().int(), x.values())
+    there = narrow.to(place(device))
+    total = there + there
+    assert {total.crow_indices().dtype, total.col_indices().dtype} == {torch.int32}
+    torch.testing.assert_close(total.to_dense().cpu(), 2 * torch.eye(4))
+
+
 @pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
 def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     ocl.reset_fallbacks()

@@ -141,7 +141,16 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     )
     if x.layout is torch.sparse_coo:
         return coalesce(joined) if one.is_coalesced() and two.is_coalesced() else joined
-    return coalesce(joined).to_sparse(layout=x.layout)
+    return _compressed(coalesce(joined), x)
+
+
+def _compressed(joined: Tensor, like: Tensor) -> Tensor:
+    """Return a COO tensor in the compressed layout of another; rows with its positions' dtype."""
+    made = joined.to_sparse(layout=like.layout)
+    if like.layout is not torch.sparse_csr or like.crow_indices().dtype == torch.int64:
+        return made
+    rows, columns = made.crow_indices().int(), made.col_indices().int()
+    return torch.sparse_csr_tensor(rows, columns, made.values(), made.shape, check_invariants=False)
 
 
 def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
