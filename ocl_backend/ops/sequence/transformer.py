@@ -40,29 +40,11 @@ def multi_head_attention(
     Raises:
         RuntimeError: inputs are nested, and there is a mask.
     """
+    projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
     if query.is_nested:
         _check_nested(mask)
-        same = query is key and key is value
-        q, padding = _padded(query)
-        k, unseen = (q, padding) if same else _padded(key)
-        v = q if same else _padded(value)[0]
-        projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
-        mixed, shares = multi_head_attention(
-            q,
-            k,
-            v,
-            embed_dim,
-            num_head,
-            *projections,
-            unseen,
-            need_weights,
-            average_attn_weights,
-            1,
-        )
-        if shares is not None:
-            rows = padding[:, :, None] if average_attn_weights else padding[:, None, :, None]
-            shares = shares.masked_fill(rows, 0.0)
-        return _unpadded(mixed, padding, query), shares
+        wanted = (need_weights, average_attn_weights)
+        return _nested_attention(query, key, value, (embed_dim, num_head, *projections), wanted)
     weights, biases = qkv_weight.chunk(3), qkv_bias.chunk(3)
     if query is key and key is value:
         parts = linear(query, qkv_weight, qkv_bias).chunk(3, -1)
@@ -87,6 +69,21 @@ def _shares(q: Tensor, k: Tensor, seen: Tensor | None) -> Tensor:
     if seen is not None:
         scores = scores.masked_fill(seen.logical_not(), float("-inf"))
     return torch.softmax(scores, -1)
+
+
+def _nested_attention(
+    query: Tensor, key: Tensor, value: Tensor, given: tuple[Any, ...], wanted: tuple[bool, bool]
+) -> tuple[Tensor, Tensor | None]:
+    same = query is key and key is value
+    q, padding = _padded(query)
+    k, unseen = (q, padding) if same else _padded(key)
+    v = q if same else _padded(value)[0]
+    arguments: Any = (q, k, v, *given, unseen, *wanted, 1)
+    mixed, shares = multi_head_attention(*arguments)
+    if shares is not None:
+        rows = padding[:, :, None] if wanted[1] else padding[:, None, :, None]
+        shares = shares.masked_fill(rows, 0.0)
+    return _unpadded(mixed, padding, query), shares
 
 
 def _check_nested(mask: Tensor | None) -> None:
