@@ -112,7 +112,7 @@ ${tiles.sums(config)}
     if (${" && ".join(f"IS_ALIGNED({name} + offset_{name}, 0, 4, 4)" for name in wide)}) {
 ${tiles.reduction(config, copies("true"))}\
     } else {
-${tiles.reduction(config, copies("false"))}\
+${tiles.reduction(config, copies("false"), rolled=True)}\
     }
 % else:
     {

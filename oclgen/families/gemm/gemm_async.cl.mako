@@ -52,34 +52,58 @@ ${tiles.instructions()}
 % if shared:
 ${tiles.passing()}
 % endif
-<%def name="store(i, four, one, *conditions)">\
-<% conditions += (f"{text.row(i)} < m",) * text.edge_m %>\
-    ${f"if ({' && '.join(conditions)}) " if conditions else ""}{
+<%def name="store(i, four)">\
+<% conditions = ("wide", *text.owner(i), *[f"{text.row(i)} < m"] * text.edge_m) %>\
+    if (${" && ".join(conditions)}) {
         __global float *out = c + (${text.row(i)}) * (long)ld_c;
 % if residual:
         // read together: one by one, each would wait for memory
         float4 ${", ".join(f"theirs{j}" for j in chunks_n)};
 % for j in chunks_n:
-        if (${text.is_whole(j)}) theirs${j} = *(__global const float4 *)RESIDUAL(out + ${text.column(j)});
+        ${text.within_n(j)}theirs${j} = *(__global const float4 *)RESIDUAL(out + ${text.column(j)});
 % endfor
 % endif
 % for j in chunks_n:
-        if (${text.is_whole(j)}) {
-            const float4 value = ${four(j)}${text.plus_terms(i, j, 0, 4)};
+        ${text.within_n(j)}{
+            const float4 value = ${four(j)}${text.plus_terms(i, j)};
             *(__global float4 *)(out + ${text.column(j)}) = ACT(value);
-        } else {
-% for x in range(4):
-            ${f"if ({text.column(j, x)} < n) " if text.edge_n else ""}{
-                const float value = ${one(j, x)}${text.plus_terms(i, j, x, 1)};
-                out[${text.column(j, x)}] = ACT(value);
-            }
-% endfor
         }
 % endfor
     }
 </%def>\
-<%def name="keep(i, four, one, condition)">\
-    if (${condition}) {
+<%def name="store_words(first, rows, value)">\
+        // a loop, though its sums go through memory: written out, it would be most of the text
+        #pragma unroll 1
+        for (int at = 0; at < ${rows * item_n}; ++at) {
+            const int i = at / ${item_n}${plus(first)}, j = at % ${item_n};
+            const int row = m0 + i / 4 * ${4 * local_m} + i % 4, column = n0 + j / 4 * ${4 * local_n} + j % 4;
+            if (row < m && column < n${f" && part == i % {sum_rows} % {local_k}" if local_k > 1 else ""}) {
+                __global float *out = c + row * (long)ld_c + column;
+                const float value = ${value}${text.plus_terms_there};
+                *out = ACT(value);
+            }
+        }
+</%def>\
+<%def name="stored(first, rows, four, words)">\
+% if text.stores_vectors:
+% for r in range(rows):
+${store(first + r, four(r))}\
+% endfor
+% endif
+    ${"if (!wide) " if text.stores_vectors else ""}{
+${words()}\
+    }
+</%def>\
+<%def name="words_of_sums()">\
+        const float sums[${item_m * item_n}] = {
+% for i in range(item_m):
+            ${", ".join(text.sums_of(i)[1](j, x) for j in chunks_n for x in range(4))}${"," if i < item_m - 1 else ""}
+% endfor
+        };
+${store_words(0, item_m, "sums[at]")}\
+</%def>\
+<%def name="keep(i, four)">\
+    if (${text.owner(i)[0]}) {
 % for j in chunks_n:
         const float4 value${j} = ${four(j)};
         ${"; ".join(f"acc{i}_{4 * j + x} = value{j}.s{x}" for x in range(4))};
@@ -171,10 +195,11 @@ ${tiles.places(config)}
 % endfor
 ${tiles.sums(config)}    const int steps = (k_last - k_first + ${tile_k - 1}) / ${tile_k};
 % if text.vectors:
+    // written out where sizes say that operands are aligned, or that they are not; else rolled up
     if (${" && ".join(f"IS_ALIGNED({side}, ld_{side}, 4, 4)" for side in text.vectors)}) {
-${tiles.reduction(config, text.copies(True))}\
+${tiles.reduction(config, text.copies(True), rolled=text.is_uneven)}\
     } else {
-${tiles.reduction(config, text.copies(False))}\
+${tiles.reduction(config, text.copies(False), rolled=not text.is_uneven)}\
     }
 % else:
     {
@@ -185,22 +210,28 @@ ${tiles.reduction(config, text.copies(True))}\
 % if text.gathers:
 ${gather()}\
 % else:
-    const bool wide = IS_ALIGNED(c, ld_c, 4, 4)${" && IS_ALIGNED(residual, ld_c, 4, 4)" if residual else ""};
+% if text.stores_vectors:
+    const bool wide = ${" && ".join(text.wide)};
+% endif
 % if local_k > 1:
     // the slices add up, ${sum_rows} rows at a time
-    __local float4 *sums = (__local float4 *)tiles + id % ${items};
+    __local float4 *slices = (__local float4 *)tiles + id % ${items};
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 % for first in range(0, item_m, sum_rows):
 % for r in range(sum_rows):
 % for j in chunks_n:
-    sums[part * ${sum_rows * len(chunks_n) * items}${plus((r * len(chunks_n) + j) * items)}] = ${text.sums_of(first + r)[0](j)};
+    slices[part * ${sum_rows * len(chunks_n) * items}${plus((r * len(chunks_n) + j) * items)}] = ${text.sums_of(first + r)[0](j)};
 % endfor
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
+% if shared:
 % for r in range(sum_rows):
-${(keep if shared else store)(first + r, *text.slices_of(r), *text.owner(r))}\
+${keep(first + r, text.slices_of(r))}\
 % endfor
+% else:
+${stored(first, sum_rows, text.slices_of, lambda: store_words(first, sum_rows, text.word_of_slices))}\
+% endif
 % if first + sum_rows < item_m:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
@@ -212,9 +243,7 @@ ${tiles.settle(config, text.sums_of, text.owner)}\
 % if shared or local_k == 1:
     // adding zero moves a sum to where a vector's store wants it; before, no other register's
     // place hangs on that, and none shares a bank with the operand that is read beside it
-% for i in range(item_m):
-${store(i, *text.sums_of(i), *text.owner(i))}\
-% endfor
+${stored(0, item_m, lambda i: text.sums_of(i)[0], words_of_sums)}\
 % endif
 % endif
 </%def>\

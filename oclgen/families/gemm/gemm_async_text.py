@@ -74,9 +74,9 @@ class Text(TileEdges):
         Rows of C that are not aligned are stored word by word: four neighbours of one work-item
         would write each sector of memory four times.
         """
-        c, is_known = self.config, "n" not in self.problem.free
-        is_uneven = is_known and self.problem.n % 4 != 0
-        return is_uneven and not c.shared and c.local_k == 1 and self.gathered_rows > 0
+        c = self.config
+        is_whole = not c.shared and c.local_k == 1
+        return is_whole and not self.stores_vectors and self.gathered_rows > 0
 
     @property
     def gathered_rows(self) -> int:
@@ -90,6 +90,17 @@ class Text(TileEdges):
     def vectors(self) -> list[str]:
         """Operands that are copied by vectors where they are aligned, by words elsewhere."""
         return [name for name, side in self.sides.items() if not side.along_k and not side.packed]
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether rows of one of `vectors` have a length that no four divide.
+
+        Such rows are aligned in a padded buffer alone, all others but in some views.
+        """
+        p = self.problem
+        lengths = {"a": ("m", p.m), "b": ("n", p.n)}
+        rows = (lengths[name] for name in self.vectors)
+        return any(size not in p.free and length % 4 != 0 for size, length in rows)
 
     def row(self, i: int) -> str:
         """Return the row of C that is row i of the work-item."""
@@ -113,32 +124,39 @@ class Text(TileEdges):
         i = f"({first} + line / {local_m})" if first else f"(line / {local_m})"
         return f"line % {local_m} * 4 + {i} / 4 * {4 * local_m} + {i} % 4"
 
-    def slices_of(self, r: int) -> tuple[Four, One]:
-        """Return the same where the slices' sums lie in local memory."""
+    def slices_of(self, r: int) -> Four:
+        """Return how to write four sums of row r of those whose slices lie in local memory."""
         c = self.config
         items, chunks = c.local_m * c.local_n, c.item_n // 4
 
         def four(j: int) -> str:
             places = (((p * c.sum_rows + r) * chunks + j) * items for p in range(c.local_k))
-            return " + ".join(f"sums[{place}]" for place in places)
+            return " + ".join(f"slices[{place}]" for place in places)
 
-        return four, lambda j, x: f"({four(j)}).s{x}"
+        return four
+
+    @property
+    def word_of_slices(self) -> str:
+        """Return the text of sum `at` of those whose slices lie in local memory, row by row."""
+        c = self.config
+        words = 4 * c.local_m * c.local_n
+        part = words * c.sum_rows * (c.item_n // 4)
+        places = (f"at / 4 * {words} + at % 4{plus(p * part)}" for p in range(c.local_k))
+        return " + ".join(f"((__local const float *)slices)[{place}]" for place in places)
 
     def owner(self, i: int) -> tuple[str, ...]:
         """Return the condition under which a work-item has the sums of its row i, if any."""
         local_k = self.config.local_k
         return (f"part == {i % self.config.sum_rows % local_k}",) if local_k > 1 else ()
 
-    def plus_terms(self, i: int, j: int, x: int, width: int) -> str:
-        """Return what is added to a result, or to four: bias and residual.
-
-        Args:
-            i: row of the work-item.
-            j: chunk of four columns.
-            x: column of the chunk: where a single result is, 0 for all four.
-            width: results: 4 or 1.
-        """
-        return self._plus_bias(i, j, x, width) + self._plus_residual(j, x, width)
+    def plus_terms(self, i: int, j: int) -> str:
+        """Return what is added to the four results of chunk j in row i: bias and residual."""
+        bias = {
+            "none": "",
+            "m": f" + bias[{self.row(i)}]",
+            "n": f" + vload4(0, bias + {self.column(j)})",
+        }[self.problem.bias]
+        return f"{bias} + theirs{j}" if self.problem.residual else bias
 
     @property
     def plus_terms_there(self) -> str:
@@ -146,22 +164,21 @@ class Text(TileEdges):
         terms = {"none": "", "m": " + bias[row]", "n": " + bias[column]"}[self.problem.bias]
         return f"{terms}{' + *RESIDUAL(out)' if self.problem.residual else ''}"
 
-    def _plus_bias(self, i: int, j: int, x: int, width: int) -> str:
-        if self.problem.bias == "none":
-            return ""
-        if self.problem.bias == "m":
-            return f" + bias[{self.row(i)}]"
-        return f" + {'vload4(0, ' if width > 1 else '*('}bias + {self.column(j, x)})"
+    @property
+    def stores_vectors(self) -> bool:
+        """Whether rows of C may be aligned: they are words apart where no four divide n."""
+        return "n" in self.problem.free or self.problem.n % 4 == 0
 
-    def _plus_residual(self, j: int, x: int, width: int) -> str:
-        if not self.problem.residual:
-            return ""
-        # four are read before, together
-        return f" + theirs{j}" if width > 1 else f" + *RESIDUAL(out + {self.column(j, x)})"
+    @property
+    def wide(self) -> list[str]:
+        """Conditions under which whole vectors of C are stored."""
+        matrices = ["c", *["residual"] * self.problem.residual]
+        whole = ["n % 4 == 0"] * ("n" in self.problem.free)
+        return [*(f"IS_ALIGNED({matrix}, ld_c, 4, 4)" for matrix in matrices), *whole]
 
-    def is_whole(self, j: int) -> str:
-        """Return the condition under which the four columns of chunk j are stored at once."""
-        return f"wide && {self.column(j, 3)} < n" if self.edge_n else "wide"
+    def within_n(self, j: int) -> str:
+        """Return the beginning of a statement for chunk j, which may lie beyond the columns."""
+        return f"if ({self.column(j)} < n) " if self.edge_n else ""
 
     def copies(self, aligned: bool) -> Callable[[str, str], list[str]]:
         """Return how to write the copying of one tile of each operand, zeros where not `more`."""

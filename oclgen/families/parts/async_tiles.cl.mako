@@ -86,13 +86,12 @@ void copy_four(const uint to, __global const float *from, const int valid)
     uint read_a = base + at_a, read_b = base + at_b;
 </%def>
 
-<%def name="reduction(tile, copies)">\
-<%
-    slice_steps = tile.tile_k // tile.local_k
-    stage = tile.local_bytes // tile.stages
-    last_stage = (tile.stages - 1) * stage
-
-%>\
+<%def name="reduction(tile, copies, rolled=False)">\
+<%doc>
+`rolled`: pairs of a tile's steps are one text, in a loop that begins or ends a tile every few
+rounds. It takes the compiler a small part of the time, and is for what hardly any call needs.
+</%doc>\
+<% stage = tile.local_bytes // tile.stages %>\
         for (int s = 0; s < ${tile.stages - 1}; ++s) {
 % for statement in copies(f"s * {stage}", "s < steps"):
             ${statement}
@@ -102,31 +101,78 @@ void copy_four(const uint to, __global const float *from, const int valid)
         COPY_WAIT(${tile.stages - 2});
         barrier(CLK_LOCAL_MEM_FENCE);
 ${read(tile, 0, 0, ' ' * 8)}\
+${(rolled_steps if rolled else written_steps)(tile, copies)}\
+</%def>
+
+<%def name="written_steps(tile, copies)">\
+<% slice_steps = tile.tile_k // tile.local_k %>\
         for (int step = 0; step < steps; ++step) {
             const bool more = step + ${tile.stages - 1} < steps;
 % for q in range(slice_steps):
 % if q == slice_steps - 1:
-            COPY_WAIT(${tile.stages - 2});
-            barrier(CLK_LOCAL_MEM_FENCE);
-            reading = reading == ${last_stage} ? 0 : reading + ${stage};
-            read_a = base + reading + at_a;
-            read_b = base + reading + at_b;
-${read(tile, (q + 1) % 2, 0, ' ' * 12)}\
-% else:
-${read(tile, (q + 1) % 2, q + 1, ' ' * 12)}\
+${turn(tile, ' ' * 12)}\
 % endif
+${read(tile, (q + 1) % 2, (q + 1) % slice_steps, ' ' * 12)}\
 % if q == 0:
-% for statement in copies("writing", "more"):
-            ${statement}
-% endfor
-            COPY_COMMIT();
-            writing = writing == ${last_stage} ? 0 : writing + ${stage};
+${copy(tile, copies, ' ' * 12)}\
 % endif
-% for i, j in serpentine(tile.order, tile.item_m, tile.item_n):
-            acc${i}_${j} = a${q % 2}_${i} * b${q % 2}_${j} + acc${i}_${j};
-% endfor
+${multiply(tile, q % 2)}\
 % endfor
         }
+</%def>
+
+<%def name="rolled_steps(tile, copies)">\
+<%
+    slice_steps = tile.tile_k // tile.local_k
+    rows = {"a": tile.tile_m + tile.pad_a, "b": tile.tile_n + tile.pad_b}
+
+%>\
+        for (int step = 0, left = ${slice_steps}; step < steps;) {
+            const bool more = step + ${tile.stages - 1} < steps;
+            if (left == ${slice_steps}) {
+${copy(tile, copies, ' ' * 16)}\
+            }
+${read(tile, 1, 1, ' ' * 12)}\
+${multiply(tile, 0)}\
+% for name, row in rows.items():
+            read_${name} += ${2 * 4 * row};
+% endfor
+            left -= 2;
+            if (left == 0) {
+${turn(tile, ' ' * 16)}\
+                left = ${slice_steps};
+                ++step;
+            }
+${read(tile, 0, 0, ' ' * 12)}\
+${multiply(tile, 1)}\
+        }
+</%def>
+
+<%def name="copy(tile, copies, indent)">\
+% for statement in copies("writing", "more"):
+${indent}${statement}
+% endfor
+${indent}COPY_COMMIT();
+${next_stage(tile, "writing", indent)}\
+</%def>
+
+<%def name="turn(tile, indent)">\
+${indent}COPY_WAIT(${tile.stages - 2});
+${indent}barrier(CLK_LOCAL_MEM_FENCE);
+${next_stage(tile, "reading", indent)}\
+${indent}read_a = base + reading + at_a;
+${indent}read_b = base + reading + at_b;
+</%def>
+
+<%def name="next_stage(tile, name, indent)">\
+<% stage = tile.local_bytes // tile.stages %>\
+${indent}${name} = ${name} == ${(tile.stages - 1) * stage} ? 0 : ${name} + ${stage};
+</%def>
+
+<%def name="multiply(tile, by)">\
+% for i, j in serpentine(tile.order, tile.item_m, tile.item_n):
+            acc${i}_${j} = a${by}_${i} * b${by}_${j} + acc${i}_${j};
+% endfor
 </%def>
 
 <%def name="read(tile, into, q, indent)">\
