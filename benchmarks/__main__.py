@@ -217,11 +217,15 @@ def worst(tables: tuple[Path, ...], device: str, below: float) -> None:
 @click.option("--device", default="0", help="Index or part of the name.")
 @click.option("--seed", default=1, show_default=True, help="Draws the problems.")
 @click.option("--problems", default=60, show_default=True)
-def versus(before: Path, device: str, seed: int, problems: int) -> None:
+@click.option("--dtype", default="", help="Of all problems; any, if it is not given.")
+@click.option("--convolutions", is_flag=True, help="Draw no products.")
+def versus(
+    before: Path, device: str, seed: int, problems: int, dtype: str, convolutions: bool
+) -> None:
     """Time what another checkout of this project chooses against the choices of this one."""
     from benchmarks.choice.duels import versus as run
 
-    run(before, device, seed, problems)
+    run(before, device, seed, problems, dtype, convolutions)
 
 
 @main.command()

@@ -28,7 +28,9 @@ with one parameter of another variant of their family. `SELDOM` is the part of p
 family shows its `DEFAULT` that guesses nothing for such a device."""
 
 
-def problems(seed: int, count: int, limits: Limits) -> list[Problem]:
+def problems(
+    seed: int, count: int, limits: Limits, dtype: str = "", convolutions: bool = False
+) -> list[Problem]:
     """Return different problems for a kind of device: products and convolutions by turns.
 
     Convolutions are drawn in all directions and both layouts.
@@ -37,15 +39,17 @@ def problems(seed: int, count: int, limits: Limits) -> list[Problem]:
         seed: equal seeds give equal problems.
         count: how many.
         limits: of the device: its kind and matrix units decide sizes and dtypes.
+        dtype: of all problems; "": some of those that such a device is asked for.
+        convolutions: draw no products.
     """
-    return distinct("choice", seed, count, partial(_any_problem, limits))
+    return distinct("choice", seed, count, partial(_any_problem, limits, dtype, convolutions))
 
 
-def _any_problem(limits: Limits, random: Random) -> Problem | None:
+def _any_problem(limits: Limits, only: str, convolutions: bool, random: Random) -> Problem | None:
     kind = limits.kind
-    dtype = random.choice(DTYPES) if "mma" in limits.instructions else "fp32"
+    dtype = only or (random.choice(DTYPES) if "mma" in limits.instructions else "fp32")
     found: Problem | None
-    if random.random() < 0.4:
+    if random.random() < (0.0 if convolutions else 0.4):
         found = _with_dtype(
             gemm.any_product(gemm.SIZES.get(kind, gemm.SIZES["cpu"])[-1], random), dtype
         )

@@ -101,7 +101,9 @@ def worst(paths: Sequence[Path], device: str, below: float) -> None:
     )
 
 
-def versus(before: Path, device: str, seed: int, count: int) -> None:
+def versus(
+    before: Path, device: str, seed: int, count: int, dtype: str = "", convolutions: bool = False
+) -> None:
     """Print how long the choices of another checkout take, relative to those of this one.
 
     Args:
@@ -109,9 +111,12 @@ def versus(before: Path, device: str, seed: int, count: int) -> None:
         device: index or part of a name.
         seed: draws the problems.
         count: how many.
+        dtype: of all problems; "": any.
+        convolutions: draw no products.
     """
     target = select(device)
-    asked = [problem.key() for problem in drawn(seed, count, target.limits)]
+    problems = drawn(seed, count, target.limits, dtype, convolutions)
+    asked = [problem.key() for problem in problems]
     here = Path(__file__).parents[2]
     ours, theirs = (_chosen(folder, device, asked) for folder in (here, before))
     pairs = [

@@ -147,8 +147,11 @@ LANES = (
         attention_lanes.Config(8, vectors=1, sums=5, tile=10, blocks=2),
     ),
     (replace(FEW, dtype="bf16", mask=True), attention_lanes.Config(16, vectors=1, sums=8, tile=24)),
+    (BASE, attention_lanes.Config(8, vectors=2, sums=6, tile=12, blocks=3)),
+    (replace(HALF, keys=70), attention_lanes.Config(4, vectors=2, sums=12, tile=48, blocks=1)),
 )
-"""Each is computed in every direction: blocks of rows of two heads, and of none that is whole."""
+"""Each is computed in every direction: blocks of rows of two heads, and of none that is whole; keys
+that all rows see, in tiles of which the last is no whole group."""
 
 
 def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:

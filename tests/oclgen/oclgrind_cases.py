@@ -74,6 +74,9 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, 1, 1, groups=2, bias=True, layout="nhwc"),
     ConvProblem(1, 5, 5, 6, 12, 3, 2, 2, 2, 1, direction="bwd_data", layout="nhwc"),
     ConvProblem(1, 8, 7, 6, 8, 3, 3, 2, 1, groups=2, direction="bwd_weights", layout="nhwc"),
+    ConvProblem(1, 3, 5, 6, 5, 3, 3, pad_h=1, pad_w=1, dtype="bf16", residual=True),
+    ConvProblem(1, 3, 5, 6, 5, 3, 3, 1, 2, 1, 1, dtype="bf16", direction="bwd_weights"),
+    ConvProblem(1, 4, 3, 7, 5, 2, 3, dtype="bf16", direction="bwd_weights", layout="nhwc"),
 )
 
 _ATTENTION = AttentionProblem(1, 4, 2, 11, 19, 12, 20, causal=True)

@@ -13,6 +13,7 @@ from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
     attention_lanes,
     attention_mma,
+    attention_parts,
     attention_register,
     attention_rows,
     attention_split,
@@ -234,6 +235,41 @@ def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
 def test_few_rows_on_processors_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = ROWS[case]
     right(device, attention_rows, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize(("scale", "queries"), [(-0.5, 74), (0.0, 75)])
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+def test_any_scale_of_rows_in_lanes_is_right(
+    device: Device, monkeypatch: pytest.MonkeyPatch, scale: float, queries: int, direction: Any
+) -> None:
+    monkeypatch.setattr(AttentionProblem, "scale", scale)
+    problem = replace(BASE, queries=queries, direction=direction)
+    right(device, attention_lanes, problem, replace(attention_lanes.DEFAULT, blocks=2))
+
+
+POWERS = """
+kernel void powers(global const float *x, global float *y)
+{
+    const int i = get_global_id(0);
+    vstore8(power(vload8(i, x)), i, y);
+}
+"""
+
+
+def test_powers_are_exact_and_end_at_zero(device: Device) -> None:
+    at = np.random.default_rng(0).uniform(-87.0, 88.0, 4096).astype(np.float32)
+    ends = np.array([0.0, -0.0, -89.0, -200.0, -np.inf, np.nan, -1e-30, 1.0], np.float32)
+    x = np.concatenate([ends, at])
+    like = np.zeros_like(x)
+    given, found = device.upload(x), device.upload(like)
+    kernel = device.build(attention_parts.power(8) + POWERS).powers
+    kernel(device.queue, (x.size // 8,), None, given, found)
+    y = device.download(found, like).astype(np.float64)
+    assert list(y[:2]) == [1.0, 1.0]
+    assert list(y[2:5]) == [0.0, 0.0, 0.0]
+    assert np.isnan(y[5])
+    want = np.exp(at.astype(np.float64))
+    assert np.all(np.abs(y[8:] - want) <= want * (2e-7 + 1e-7 * np.abs(at)))
 
 
 def test_a_tile_of_lanes_is_whole_blocks() -> None:

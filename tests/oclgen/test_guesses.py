@@ -42,14 +42,14 @@ PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 FOR_CPUS = {
     "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
-    "depthwise", "depthwise_weights", "winograd_blocked", "winograd_staged",
-    "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_lanes", "attention_rows",
-    "packed_rows", "packed_lanes", "packed_gemm", "gemm_int8",
+    "conv_pairs", "conv_pairs_weights", "depthwise", "depthwise_weights", "winograd_blocked",
+    "winograd_staged", "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_lanes",
+    "attention_rows", "packed_rows", "packed_lanes", "packed_gemm", "gemm_int8",
 }  # fmt: skip
 """Families that guess for CPUs."""
 CPUS_ALONE = {
-    "gemm_pairs", "conv_register", "conv_register_weights", "winograd_blocked",
-    "conv_as_gemm_pairs", "attention_lanes", "attention_rows", "packed_lanes",
+    "gemm_pairs", "conv_register", "conv_register_weights", "conv_pairs", "conv_pairs_weights",
+    "winograd_blocked", "conv_as_gemm_pairs", "attention_lanes", "attention_rows", "packed_lanes",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 CONVS = (

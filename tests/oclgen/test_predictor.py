@@ -25,6 +25,7 @@ from tests.guessed import valid_guesses
 from tuned_db.choosing.option import guesses
 
 GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
+BF16_LAYER = ConvProblem(2, 64, 14, 14, 96, 5, 5, 2, 2, 2, 2, dtype="bf16")
 PROBLEMS: list[Problem] = [
     GemmProblem(1000, 777, 333),
     GemmProblem(1, 4096, 4096, trans_b=True),
@@ -133,6 +134,10 @@ def test_uneven_rows_count_as_even_where_a_family_copies_them_as_others() -> Non
         (GemmProblem(7, 1326, 1475, trans_a=True, trans_b=True, dtype="bf16"), "gemm_pairs"),
         (GemmProblem(512, 705, 84), "gemm_register"),
         (GemmProblem(2, 230, 364, trans_a=True, dtype="bf16"), "gemm_register"),
+        (BF16_LAYER, "conv_pairs"),
+        (replace(BF16_LAYER, direction="bwd_data", layout="nhwc"), "conv_pairs"),
+        (replace(BF16_LAYER, direction="bwd_weights", layout="nhwc"), "conv_pairs_weights"),
+        (replace(BF16_LAYER, dtype="fp32"), "conv_register"),
     ],
 )
 def test_pairs_of_bf16_are_counted_by_their_instruction(problem: Problem, expected: str) -> None:

@@ -20,7 +20,7 @@ from ocl_backend.kernels.vectors import are_aligned
 from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen import render
-from oclgen.families.parts.packing import transpose_text
+from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div, round_up

@@ -14,6 +14,7 @@ vectors     vectors of a block of own rows
 sums        other rows, or items of an own row, whose sums are in registers at once, for a block
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
+copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
 dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
@@ -40,6 +41,12 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
     }["bwd_kv" if is_whole else direction]
     pitches = {other: -(-size // vec) * vec for other, size in others}
+    def at(other, row, item="0"):
+        """The address of an item of another row, and what is between rows."""
+        if other in copied:
+            return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
+        head = f"head * {other}_head + " if by_keys else ""
+        return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
     pitch = -(-dim // vec) * vec
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
@@ -83,7 +90,9 @@ void ${kernel}(
     ${tile_of(f"sum_{name}", blocks * size * vectors)};
 % endfor
 % for name, size in others:
+% if name in copied:
     ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
+% endif
 % endfor
     ${tile_of("p", tile * vectors)};
 % if not is_forward:
@@ -128,7 +137,7 @@ void ${kernel}(
         vstore${vec}((${vf})(0.0f), i, sums);
     }
     for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, min(${height * blocks}, rows - row0), ${dim});
+    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim});
 % endif
     const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
 
@@ -136,24 +145,32 @@ void ${kernel}(
 % if not by_keys:
     int own_query[${blocks * height}], own_head[${blocks * height}];
 % endif
-    for (int r = 0; r < blocks * ${height}; ++r) {
-        const int row = min(row0 + r, rows - 1), block = r / ${height}, lane = r % ${height};
+    for (int place = 0; place < blocks * ${vectors}; ++place) {
+        const int block = place / ${vectors}, vector = place % ${vectors};
+% for name, _, _ in own:
+        long rows_of_${name}[${vec}];
+% endfor
+        for (int lane = 0; lane < ${vec}; ++lane) {
+            const int r = place * ${vec} + lane, row = min(row0 + r, rows - 1);
 % if by_keys:
-% for name, _, size in own:
-        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane, ${name} + row * ${name}_row, ${size});
+% for name, _, _ in own:
+            rows_of_${name}[lane] = row * ${name}_row;
 % endfor
 % else:
-        own_query[r] = row % queries;
-        own_head[r] = row / queries;
-% for name, _, size in own:
-        turn_in((__local float *)(own_${name} + block * ${size * vectors}) + lane,
-                ${name} + own_head[r] * ${name}_head + own_query[r] * ${name}_row, ${size});
+            own_query[r] = row % queries;
+            own_head[r] = row / queries;
+% for name, _, _ in own:
+            rows_of_${name}[lane] = own_head[r] * ${name}_head + own_query[r] * ${name}_row;
 % endfor
 % if not is_forward:
-        ((float *)own_lse)[r] = lse[row];
-        ((float *)own_delta)[r] = delta[row];
+            ((float *)own_lse)[r] = lse[row];
+            ((float *)own_delta)[r] = delta[row];
 % endif
 % endif
+        }
+% for name, _, size in own:
+        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+% endfor
     }
 % for name, _, _, size in results:
     for (int i = 0; i < ${blocks * size * vectors}; ++i) {
@@ -179,19 +196,22 @@ void ${kernel}(
     for (int head = 0; head < shared_by; ++head)
 % endif
     for (int other0 = first; other0 < last; other0 += ${tile}) {
-        const int count = min(${tile}, last - other0);
-% if by_keys:
-        load_tile(tile_q, q + head * q_head + other0 * q_row, q_row, count, ${dim});
-        load_tile(tile_grad, grad + head * grad_head + other0 * grad_row, grad_row, count, ${dim_v});
-% else:
-        load_tile(tile_k, k + other0 * k_row, k_row, count, ${dim});
-        load_tile(tile_v, v + other0 * v_row, v_row, count, ${dim_v});
+        const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
+% for name, size in others:
+% if name in copied:
+        load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
+% endfor
         for (int block = 0; block < blocks; ++block) {
+% if is_plain:
+            ${vf} highest[${vectors}];
+% for v in range(vectors):
+            highest[${v}] = top[block * ${vectors} + ${v}];
+% endfor
+% endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores(${to} + m * ${vectors}, (__local const float *)tile_${other} + m * ${pitches[other]},
-                       ${pitches[other]}, own_${name} + block * ${size * vectors}, ${size});
+                scores_${"local" if other in copied else "global"}(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
             }
 % endfor
 % if is_forward:
@@ -224,9 +244,12 @@ void ${kernel}(
 % endif
 % endif
 % if is_forward:
+% if is_plain:
+                const ${vf} most = highest[${v}];
+% else:
                 ${vf} most = top[place];
                 for (int m = 0; m < count; ++m) {
-                    ${vf} value = p[m * ${vectors} + ${v}] * scale;
+                    ${vf} value = p[m * ${vectors} + ${v}];
 % if masked:
                     value += mask_of(mask + (other0 + m) * mask_column, places);
 % endif
@@ -237,24 +260,25 @@ void ${kernel}(
                     p[m * ${vectors} + ${v}] = value;
                     most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
+% endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[${v}] = exp(top[place] - shift);
+                shrink[${v}] = power(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} power = exp(p[m * ${vectors} + ${v}] - shift);
-                    added += power;
+                    ${vf} probability = power(p[m * ${vectors} + ${v}] - shift);
+                    added += probability;
 % if philox:
-                    power *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
+                    probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
 % endif
-                    p[m * ${vectors} + ${v}] = power;
+                    p[m * ${vectors} + ${v}] = probability;
                 }
                 sum[place] = sum[place] * shrink[${v}] + added;
 % else:
                 for (int m = 0; m < count; ++m) {
                     const int at = m * ${vectors} + ${v};
-                    ${vf} value = p[at] * scale;
+                    ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
                     const ${vf} ends = lse[head * queries + other0 + m], mean = delta[head * queries + other0 + m];
@@ -268,14 +292,14 @@ void ${kernel}(
 % if seen.is_limited:
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    const ${vf} power = exp(value - ends);
+                    const ${vf} probability = power(value - ends);
 % if philox:
                     const ${vf} factor = kept(seed, counters, query, key, keys, chance);
-                    ds[at] = power * (ds[at] * factor - mean) * scale;
-                    p[at] = power * factor;
+                    ds[at] = probability * (ds[at] * factor - mean);
+                    p[at] = probability * factor;
 % else:
-                    ds[at] = power * (ds[at] - mean) * scale;
-                    p[at] = power;
+                    ds[at] = probability * (ds[at] - mean);
+                    p[at] = probability;
 % endif
                 }
 % endif
@@ -284,20 +308,19 @@ void ${kernel}(
 % for name, other, factors, size in results:
             {
                 __local ${vf} *to = sum_${name} + block * ${size * vectors};
-                __local const float *from = (__local const float *)tile_${other};
 % if size >= sums:
                 for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
-                    add${sums}(to + m * ${vectors}, from + m, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+                    add${sums}(to + m * ${vectors}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
                 }
 % endif
 % if size % sums:
-                add${size % sums}(to + ${size // sums * sums * vectors}, from + ${size // sums * sums}, ${pitches[other]}, ${factors}, count${", shrink" if is_forward else ""});
+                add${size % sums}(to + ${size // sums * sums * vectors}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
 % endif
             }
 % endfor
 % if is_whole:
             // rows of the tile behind its last one have no slopes
-            for (int m = count * ${vectors}; m < (count + ${sums - 1}) / ${sums} * ${sums * vectors}; ++m) {
+            for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
             for (int m = 0; m < count; m += ${sums}) {
@@ -309,35 +332,36 @@ void ${kernel}(
         }
     }
 
+    for (int place = 0; place < blocks * ${vectors}; ++place) {
+        const int block = place / ${vectors}, vector = place % ${vectors};
+        const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
 % if is_forward:
-    for (int block = 0; block < blocks; ++block) {
-        for (int v = 0; v < ${vectors}; ++v) {
-            const ${vf} all = sum[block * ${vectors} + v];
-            const ${vf} part = select(1.0f / all, (${vf})(0.0f), all == 0.0f);
-            for (int i = 0; i < ${dim_v}; ++i) {
-                sum_out[(block * ${dim_v} + i) * ${vectors} + v] *= part;
-            }
-        }
-    }
+        const ${vf} whole = sum[place];
+        const ${vf} factor = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
+        // +inf where all is masked: the backward pass then finds probabilities of 0
+        const ${vf} ends = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
 % endif
-    for (int r = 0; r < min(blocks * ${height}, rows - row0); ++r) {
-        const int block = r / ${height}, lane = r % ${height};
-% for name, _, _, size in results:
-        turn_out(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
-                 (__local const float *)(sum_${name} + block * ${size * vectors}) + lane, ${size});
+% for name, *_ in results:
+        long rows_of_${name}[${vec}];
+% endfor
+        for (int lane = 0; lane < count; ++lane) {
+% for name, *_ in results:
+            rows_of_${name}[lane] = ${f"(row + lane) * {name}_row" if by_keys else f"own_head[place * {vec} + lane] * {name}_head + own_query[place * {vec} + lane] * {name}_row"};
 % endfor
 % if is_forward:
-        // +inf where all is masked: the backward pass then finds probabilities of 0
-        const float all = ((const float *)sum)[r];
-        lse[row0 + r] = all == 0.0f ? INFINITY : ((const float *)top)[r] + log(all);
+            lse[row + lane] = ((const float *)&ends)[lane];
 % endif
+        }
+% for name, _, _, size in results:
+        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
+% endfor
     }
 % if is_whole:
     }
     for (int head = 0; head < shared_by; ++head) {
         for (int query = 0; query < queries; ++query) {
             store_row(grad_q + head * grad_q_head + query * grad_q_row,
-                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim});
+                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim}, scale);
         }
     }
 % endif

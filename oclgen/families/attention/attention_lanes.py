@@ -28,6 +28,8 @@ KERNELS = {
     "bwd_kv": "attention_lanes_grad_kv",
     "bwd": "attention_lanes_grad",
 }
+ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "grad")}
+"""The other rows that results are sums of. Others are multiplied once for each block."""
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
@@ -56,7 +58,8 @@ class Config(BaseConfig):
         dim, dim_v = problem.head_dim, problem.value_dim
         own = dim + dim_v if problem.is_gradient else dim
         pitch = round_up(dim, self.vec)
-        others = pitch + round_up(dim_v, self.vec)
+        pitches = {name: round_up(size, self.vec) for name, size in _others(problem).items()}
+        others = sum(pitches[name] for name in copied(problem))
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
         blocks = self.blocks * self.height * (own + sum(_results(problem)) + as_they_lie)
@@ -87,6 +90,15 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     return parts.has_short_rows(problem)
 
 
+def copied(problem: AttentionProblem) -> tuple[str, ...]:
+    """Return the other rows whose tiles are copied to local memory, as fp32.
+
+    Rows that lie far apart share few lines of a cache, so what is read again and again is copied.
+    What is read once for each block is not, unless it has to be converted.
+    """
+    return ADDED[problem.direction] if problem.dtype == "fp32" else tuple(_others(problem))
+
+
 def rows_of(problem: AttentionProblem) -> int:
     """Return the rows that are turned, of those that share a head of k and v."""
     return problem.keys if _by_keys(problem) else problem.queries * problem.shared_by
@@ -103,16 +115,19 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     vec = max(4, min(16, limits.native_float_width))
     vectors = 2 if rows_of(problem) > vec else 1
     sums = 12 if limits.has_32_vectors else 6
-    first = Config(vec, vectors, sums, tile=48, blocks=2)
-    wide = replace(first, blocks=4)  # reads tiles half as often, but shares out fewer work-items
+    one = Config(vec, vectors, sums, tile=48)
+    two = replace(one, blocks=2)
+    four = replace(one, blocks=4)  # reads tiles half as often, but shares out fewer work-items
     work_items = problem.batch * problem.kv_heads
     if problem.direction != "bwd":
-        work_items *= ceil_div(rows_of(problem), wide.height * wide.blocks)
-    if parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units:
-        wide = first  # of rows that see different keys, those of a work-item share few
-    short = replace(first, tile=sums, blocks=1)  # for long rows and little local memory
+        work_items *= ceil_div(rows_of(problem), four.height * four.blocks)
+    short = replace(one, tile=sums)  # for long rows and little local memory
     least = replace(short, vec=4, vectors=1)
-    return [*dict.fromkeys((wide, first, replace(first, blocks=1), short, least))]
+    if parts.seen(problem).is_limited:
+        first = one  # rows that see different keys share few
+    else:
+        first = two if work_items < ITEMS_PER_UNIT * limits.compute_units else four
+    return [*dict.fromkeys((first, two, one, short, least))]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
@@ -139,13 +154,23 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
-    shared = asdict(config) | {"direction": problem.direction, "masked": problem.mask}
+    is_plain = not (problem.is_gradient or problem.mask or parts.seen(problem).is_limited)
+    shared = asdict(config) | {
+        "direction": problem.direction,
+        "masked": problem.mask,
+        "is_plain": is_plain,
+        "copied": copied(problem),
+    }
+    others = tuple(_others(problem))
+    multiplied = others if problem.is_gradient else others[:1]
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         counts=_counts(problem, config),
         columns=ceil_div(problem.head_dim, config.vec),
+        multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
         load_part=parts.load_part(config.vec),
+        power=parts.power(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
     )
@@ -167,6 +192,12 @@ def _counts(problem: AttentionProblem, config: Config) -> list[int]:
         part for size in _results(problem) for part in (min(config.sums, size), size % config.sums)
     }
     return sorted(counts - {0})
+
+
+def _others(problem: AttentionProblem) -> dict[str, int]:
+    """Return the rows that own ones are multiplied with, and the items of each."""
+    names = ("q", "grad") if _by_keys(problem) else ("k", "v")
+    return dict(zip(names, (problem.head_dim, problem.value_dim), strict=True))
 
 
 def _results(problem: AttentionProblem) -> tuple[int, ...]:

@@ -4,60 +4,121 @@ What the kernels of attention_lanes are made of: rows turned, tiles, products, m
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
+power       text of attention_power.cl.mako
 counts      items of an own row that are summed at once
 columns     vectors of a row of grad_q: of all gradients at once
+copied      names of the other rows that are copied to local memory
+multiplied  where scores find other rows: local or global, for each product
+is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
+    def others(place):
+        kind = "__local const float" if place == "local" else "__global const elem_t"
+        return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
+    def item(place, row, column):
+        return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
 %>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
 
 ${load_part}
-// item i of a row of `size` becomes lane `lane` of vector i * vectors
-void turn_in(__local float *to, __global const elem_t *row, const int size)
+${power}
+// two vectors made of one or two neighbouring lanes of each in turn, within 16 bytes
+% for name, picks in (("LOW", (0, 4, 1, 5)), ("HIGH", (2, 6, 3, 7)), ("LOW2", (0, 1, 4, 5)), ("HIGH2", (2, 3, 6, 7))):
+#define ${name}(a, b) ((${vf})(${", ".join(f"({'ab'[pick // 4]}).s{first + pick % 4:x}" for first in range(0, vec, 4) for pick in picks)}))
+% endfor
+
+// part[i] = lane i of each
+void turn(${vf} *part)
+{
+% for q in range(0, vec, 4):
+    const ${vf} a${q} = LOW(part[${q}], part[${q + 1}]), b${q} = LOW(part[${q + 2}], part[${q + 3}]);
+    const ${vf} c${q} = HIGH(part[${q}], part[${q + 1}]), d${q} = HIGH(part[${q + 2}], part[${q + 3}]);
+    const ${vf} t${q} = LOW2(a${q}, b${q}), t${q + 1} = HIGH2(a${q}, b${q});
+    const ${vf} t${q + 2} = LOW2(c${q}, d${q}), t${q + 3} = HIGH2(c${q}, d${q});
+% endfor
+% for i in range(vec):
+<% group = "s" + "".join(f"{lane:x}" for lane in range(i // 4 * 4, i // 4 * 4 + 4)) %>\
+    part[${i}] = (${vf})(${", ".join(f"t{q + i % 4}.{group}" for q in range(0, vec, 4))});
+% endfor
+}
+
+// item i of ${vec} rows of `size`, times a factor, becomes vector i * ${vectors}
+void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
-        const ${vf} part = LOAD${vec}(row + c);
+        ${vf} part[${vec}];
 % for lane in range(vec):
-        to[(c + ${lane}) * ${height}] = part.s${f"{lane:x}"};
+        part[${lane}] = LOAD${vec}(from + rows[${lane}] + c) * factor;
+% endfor
+        turn(part);
+% for lane in range(vec):
+        to[(c + ${lane}) * ${vectors}] = part[${lane}];
 % endfor
     }
     for (; c < size; ++c) {
-        to[c * ${height}] = LOAD1(row + c);
-    }
-}
-
-void turn_out(__global elem_t *row, __local const float *from, const int size)
-{
-    int c = 0;
-    for (; c + ${vec} <= size; c += ${vec}) {
-        ${vf} part;
-% for lane in range(vec):
-        part.s${f"{lane:x}"} = from[(c + ${lane}) * ${height}];
-% endfor
-        STORE${vec}(part, row + c);
-    }
-    for (; c < size; ++c) {
-        STORE1(from[c * ${height}], row + c);
-    }
-}
-
-void load_tile(__local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int size)
-{
-    for (int row = 0; row < count; ++row) {
-        for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(rows + row * pitch + c, size - c);
+        for (int lane = 0; lane < ${vec}; ++lane) {
+            ((__local float *)(to + c * ${vectors}))[lane] = LOAD1(from + rows[lane] + c) * factor;
         }
     }
 }
 
-// to[other row][vector] = the products of `sums` other rows with a block of own rows, of `size` items
-void scores(__local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *own, const int size)
+// the way back, of the first `count` rows
+void turn_out(__global elem_t *to, const long *rows, const int count, __local const ${vf} *from, const int size, const ${vf} factor)
 {
+    int c = 0;
+    for (; c + ${vec} <= size; c += ${vec}) {
+        ${vf} part[${vec}];
+% for lane in range(vec):
+        part[${lane}] = from[(c + ${lane}) * ${vectors}] * factor;
+% endfor
+        turn(part);
+% for lane in range(vec):
+        if (${lane} < count) {
+            STORE${vec}(part[${lane}], to + rows[${lane}] + c);
+        }
+% endfor
+    }
+    for (; c < size; ++c) {
+        ${vf} item = from[c * ${vectors}] * factor;
+        for (int lane = 0; lane < count; ++lane) {
+            STORE1(((const float *)&item)[lane], to + rows[lane] + c);
+        }
+    }
+}
+
+% if copied or direction == "bwd":
+// `all` rows, of which those past `count` are the last one again
+void load_tile(
+    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
+{
+    for (int row = 0; row < all; ++row) {
+        __global const elem_t *from = rows + min(row, count - 1) * pitch;
+        for (int c = 0; c < size; c += ${vec}) {
+            *tile++ = load_part(from + c, size - c);
+        }
+    }
+}
+% endif
+
+% for place in sorted(set(multiplied)):
+// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with a block of own rows, of
+// `size` items
+% if is_plain:
+// most[vector] = the highest of them, and of itself
+% endif
+void scores_${place}(
+    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
+{
+% if place == "global":
+% for m in range(sums):
+    __global const elem_t *row${m} = other + min(${m}, count - 1) * pitch;
+% endfor
+% endif
 % for m in range(sums):
     ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
 % endfor
@@ -66,7 +127,7 @@ void scores(__local ${vf} *to, __local const float *other, const int pitch, __lo
         const ${vf} own${v} = own[i * ${vectors} + ${v}];
 % endfor
 % for m in range(sums):
-        const float other${m} = other[${m} * pitch + i];
+        const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
@@ -75,32 +136,37 @@ void scores(__local ${vf} *to, __local const float *other, const int pitch, __lo
 % for m in range(sums):
 % for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
+% if is_plain:
+    most[${v}] = select(most[${v}], sum${m}_${v}, sum${m}_${v} > most[${v}]);  // one instruction, which fmax is not
+% endif
 % endfor
 % endfor
 }
-% for count in counts:
 
-// to[item][vector] += the products of ${count} items of other rows with factors of a block's rows
-void add${count}(
-    __local ${vf} *to, __local const float *other, const int pitch, __local const ${vf} *factors, const int rows${f", const {vf} *shrink" if is_forward else ""})
+% endfor
+% for items in counts:
+
+// to[item][vector] += the products of ${items} items of `count` other rows with factors of a block's rows
+void add${items}(
+    __local ${vf} *to, ${others("local")}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
 {
-% for m in range(count):
+% for m in range(items):
 % for v in range(vectors):
     ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
 % endfor
 % endfor
-    for (int row = 0; row < rows; ++row) {
+    for (int row = 0; row < count; ++row) {
 % for v in range(vectors):
         const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
 % endfor
-% for m in range(count):
-        const float other${m} = other[row * pitch + ${m}];
+% for m in range(items):
+        const float other${m} = ${item("local", "row", m)};
 % for v in range(vectors):
         sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
 % endfor
 % endfor
     }
-% for m in range(count):
+% for m in range(items):
 % for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
 % endfor
@@ -140,14 +206,14 @@ void add_rows(__global float *sums, __local const float *factors, __local const 
 % endfor
 }
 
-void store_row(__global elem_t *row, __global const float *from, const int size)
+void store_row(__global elem_t *row, __global const float *from, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
-        STORE${vec}(vload${vec}(0, from + c), row + c);
+        STORE${vec}(vload${vec}(0, from + c) * factor, row + c);
     }
     for (; c < size; ++c) {
-        STORE1(from[c], row + c);
+        STORE1(from[c] * factor, row + c);
     }
 }
 % endif

@@ -111,6 +111,11 @@ def load_part(vec: int) -> str:
     return render("attention_load_part", vec=vec)
 
 
+def power(vec: int) -> str:
+    """Return the text of e^x of `vec` scores, which no call interrupts."""
+    return render("attention_power", vec=vec)
+
+
 def dropout(problem: AttentionProblem, vec: int, counter: str) -> dict[str, str]:
     """Return the texts by which a kernel drops probabilities, empty where it drops none.
 

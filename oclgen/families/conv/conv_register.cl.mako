@@ -17,7 +17,9 @@ unroll              channels that are summed over per loop iteration
 taps_outer          loop over kernel taps outside the channels; else inside
 channels_fastest    neighbouring work-items differ in channels, else in positions
 bias, residual      add bias[channel], and what lies as the output does
-in_pixels           channels of a pixel are neighbours, else pixels of a plane
+in_pixels           channels of a pixel of the output are neighbours, else pixels of a plane
+pairs               None, or how `conv_pairs` has it: depths are pairs of bf16, the words whose
+                    halves its instruction multiplies and adds
 store_step          distance of neighbouring results in the output
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
 </%doc>
@@ -30,28 +32,35 @@ own                 text of the function that stores: transpose (planes), store_
 <%
     vf = vector(vec)
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
+    read_pixels = pairs.of_pixels if pairs else in_pixels
+    packed_by_pixel = bool(pairs) or in_pixels
+    word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
+    read = "PAIR" if pairs else "LOAD1"
 %>\
 ${preamble}
 ${activation}
+% if pairs:
+${pairs.dot}
+#define PAIR(p) as_uint(vload2(0, (__global const ushort *)(p)))
+% endif
 
 % for name, value in sizes.items():
 #define ${name} ${value}
 % endfor
 #define BLOCK ${vec * vecs}
 #define BLOCKS ((CHANNELS + BLOCK - 1) / BLOCK)
-#define READ_PLANE (READ_H * READ_W)
+#define READ_PLANE ${pairs.plane if pairs else "(READ_H * READ_W)"}
 #define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
 #define READ_IMAGE (GROUPS * DEPTH * READ_PLANE)
 #define WRITTEN_IMAGE (GROUPS * CHANNELS * WRITTEN_PLANE)
-% if in_pixels:
+% if read_pixels:
 #define READ_PIXEL (GROUPS * DEPTH)
-#define WRITTEN_PIXEL (GROUPS * CHANNELS)
-
-${own}
-% else:
-
-${own}
 % endif
+% if in_pixels:
+#define WRITTEN_PIXEL (GROUPS * CHANNELS)
+% endif
+
+${own}
 
 % for count in () if in_pixels else counts:
 // Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
@@ -85,19 +94,23 @@ void store${count}(
 % endfor
 <%def name="tap(positions, j, indent)">\
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
-% if in_pixels:
+% if read_pixels:
 ${indent}const int at = (h * READ_W + w0 + ${j} * TAP_STEP_W) * READ_PIXEL + c;
 % else:
 ${indent}const int at = c * READ_PLANE + h * READ_W + w0 + ${j} * TAP_STEP_W;
 % endif
 % for u in range(vecs):
-${indent}const ${vf} weight${u} = ${load(vec, f"weights + wt + {u * vec}")};
+${indent}const ${words} weight${u} = ${load(vec, f"weights + wt + {u * vec}")};
 % endfor
 % for n in range(images):
 % for x in positions:
-${indent}const float x${n}_${x} = LOAD1(in + at + ${n} * READ_IMAGE + ${x} * STEP_W${" * READ_PIXEL" if in_pixels else ""});
+${indent}const ${word} x${n}_${x} = ${read}(in + at + ${n} * READ_IMAGE + ${x} * STEP_W${" * READ_PIXEL" if read_pixels else ""});
 % for u in range(vecs):
+% if pairs:
+${indent}DOT_PAIRS(acc${n}_${x}_${u}, (${words})(x${n}_${x}), weight${u});
+% else:
 ${indent}acc${n}_${x}_${u} = (${vf})(x${n}_${x}) * weight${u} + acc${n}_${x}_${u};
+% endif
 % endfor
 % endfor
 % endfor
@@ -176,9 +189,9 @@ ${tap(run.reached, "j", " " * 20)}\
 % endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void conv_register(
-    __global const elem_t *restrict in, const long offset_in,
-    __global const float *restrict weights, const long offset_weights,
+void ${kernel}(
+    __global const elem_t *restrict ${"read" if pairs else "in"}, const long offset_in,
+    __global const ${word} *restrict weights, const long offset_weights,
 ${term_parameters}\
     __global elem_t *restrict out, const long offset_out)
 {
@@ -192,9 +205,12 @@ ${term_parameters}\
     const int h0 = row * STEP_H + ORIGIN_H;
     const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
 
-    in += offset_in + image * READ_IMAGE + group * DEPTH${"" if in_pixels else " * READ_PLANE"};
+% if pairs:
+    __global const uint *in = (__global const uint *)(read + offset_in);
+% endif
+    in += ${"" if pairs else "offset_in + "}image * READ_IMAGE + group * DEPTH${"" if read_pixels else " * READ_PLANE"};
     weights += offset_weights + (long)block % BLOCKS * PACKED_BLOCK * BLOCK
-        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W)${" * DEPTH" if in_pixels else ""} * BLOCK;
+        + (long)group * PACKED_GROUP * BLOCK + (KERNEL_FIRST_H * KERNEL_W + KERNEL_FIRST_W)${" * DEPTH" if packed_by_pixel else ""} * BLOCK;
 <% place = f"(FIRST_H + row * STORE_STEP_H) * WRITTEN_W + FIRST_W + column * {item_x * store_step}" %>\
 % if in_pixels:
     out += offset_out + image * WRITTEN_IMAGE + group * CHANNELS + channel

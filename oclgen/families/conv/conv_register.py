@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
@@ -21,14 +21,8 @@ from oclgen.families.conv.lanes import (
 )
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
-from oclgen.families.parts.packing import (
-    PACKED,
-    Packing,
-    lanes,
-    pack_lanes,
-    pack_weights,
-    transpose_text,
-)
+from oclgen.families.parts.lane_packing import lanes, pack_lanes, pack_weights, transpose_text
+from oclgen.families.parts.packing import PACKED, Packing
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
@@ -36,6 +30,9 @@ from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem, divided_by
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+if TYPE_CHECKING:
+    from oclgen.families.conv import conv_pairs
 
 NAME = "conv_register"
 
@@ -86,7 +83,7 @@ class Config(BaseConfig):
         widest = max(part.cols.results for part in parts)
         if self.item_x > max(widest, DEFAULT.item_x):
             return f"item_x={self.item_x} is more than the {widest} results of a row"
-        written = max(self._written_out(part.cols) for part in parts)
+        written = max(written_out(self, part.cols) for part in parts)
         if written > MAX_TEXT:
             return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
         return None
@@ -104,15 +101,7 @@ class Config(BaseConfig):
         return replace(
             product,
             steps=part.depth if self.taps_outer else part.cols.taps,
-            written=self._written_out(part.cols),
-        )
-
-    def _written_out(self, cols: Axis) -> int:
-        runs = (run for piece in pieces(cols, self.item_x) for run in piece.runs)
-        return (
-            self.images
-            * self.vecs
-            * sum(len(run.reached) * (len(run.span) if self.taps_outer else 1) for run in runs)
+            written=written_out(self, part.cols),
         )
 
 
@@ -178,7 +167,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return a launch that packs the weights and one per correlation."""
     parts = parts_of(problem)
     packed = packing(parts[0], problem, config)
-    launches = (_correlate(problem, config, part, packed) for part in parts)
+    launches = (correlate(NAME, problem, config, part, packed) for part in parts)
     return Plan((_pack(problem, config, parts[0], packed), *launches), ((PACKED, packed.bytes),))
 
 
@@ -228,6 +217,16 @@ def pieces(cols: Axis, item_x: int) -> list[Piece]:
     ]
 
 
+def written_out(config: Config | conv_pairs.Config, cols: Axis) -> int:
+    """Return the multiply-adds of vectors that a correlation's text has."""
+    runs = (run for piece in pieces(cols, config.item_x) for run in piece.runs)
+    return (
+        config.images
+        * config.vecs
+        * sum(len(run.reached) * (len(run.span) if config.taps_outer else 1) for run in runs)
+    )
+
+
 def _runs(cols: Axis, first: int, count: int) -> tuple[Run, ...]:
     reach = [cols.reach(first + x) for x in range(count)]
     reached = [tuple(x for x in range(count) if tap in reach[x]) for tap in range(cols.taps)]
@@ -240,7 +239,40 @@ def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
     return tuple(part.strung() for part in correlations(problem))
 
 
-def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
+class Pairs(NamedTuple):
+    """Images whose channels are pairs of bf16 in words, for an instruction that adds products.
+
+    Attributes:
+        dot: text of the macro `DOT_PAIRS`.
+        of_pixels: channels of a pixel are neighbours, else pixels of a plane.
+        plane: words of a plane, some of which may fill it up.
+        role: buffer of the images.
+    """
+
+    dot: str
+    of_pixels: bool
+    plane: int
+    role: str
+
+
+def correlate(
+    name: str,
+    problem: ConvProblem,
+    config: Config | conv_pairs.Config,
+    part: Correlation,
+    packed: Packing,
+    pairs: Pairs | None = None,
+) -> Launch:
+    """Return the launch of a correlation.
+
+    Args:
+        name: of the kernel.
+        problem: forward or backward-data.
+        config: how work-items share the results.
+        part: the correlation.
+        packed: its weights.
+        pairs: how its images lie if they are pairs; else they lie as the problem says.
+    """
     read, written = operands(problem)[1:]
     columns = ceil_div(part.cols.results, config.item_x)
     grid = (packed.tiles * part.groups, part.batch // config.images * part.rows.results * columns)
@@ -252,25 +284,27 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
         codes = pieces(part.cols, config.item_x)
         own = store_channels(problem, config.vec) if in_pixels else transpose_text(config.vec)
         return render(
-            NAME,
+            "conv_register",
+            kernel=name,
             preamble=dtype_preamble(problem.dtype),
             own=own,
-            sizes=_sizes(problem, part, packed) | {"COLUMNS": columns},
+            sizes=_sizes(problem, part, packed, pairs is not None) | {"COLUMNS": columns},
+            pairs=pairs,
             pieces=codes,
             counts=stored_counts((piece.results for piece in codes), config.vec),
             **epilogue(problem, "out"),
             in_pixels=in_pixels,
             store_step=part.cols.store_step,
-            **asdict(config),
+            **{**asdict(config), "vec": config.vec},
         )
 
     return Launch(
         text=text,
-        kernel=NAME,
+        kernel=name,
         global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
         local_size=(1, 1, 1),
         args=(
-            *buffer(read),
+            *buffer(pairs.role if pairs else read),
             *buffer(PACKED),
             *terms(problem),
             *buffer(written),
@@ -278,16 +312,17 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, packed: 
     )
 
 
-def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str, int]:
+def _sizes(problem: ConvProblem, part: Correlation, packed: Packing, pairs: bool) -> dict[str, int]:
     rows, cols, taps = part.rows, part.cols, problem.kernel_h * problem.kernel_w
-    if problem.layout == "nhwc":
-        into, tap, of_block = 1, part.depth, part.depth * taps
+    depth = ceil_div(part.depth, 2) if pairs else part.depth
+    if problem.layout == "nhwc" or pairs:
+        into, tap, of_block = 1, depth, depth * taps
     elif problem.direction == "fwd":
         into, tap, of_block = taps, 1, part.depth * taps
     else:
         into, tap, of_block = packed.tiles * taps, 1, taps
     return {
-        "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": part.depth,
+        "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": depth,
         "RESULTS_H": rows.results, "TAPS_H": rows.taps, "KERNEL_W": part.kernel_w,
         "READ_H": rows.read, "READ_W": cols.read,
         "WRITTEN_H": rows.written, "WRITTEN_W": cols.written,
@@ -297,7 +332,7 @@ def _sizes(problem: ConvProblem, part: Correlation, packed: Packing) -> dict[str
         "FIRST_H": rows.first, "FIRST_W": cols.first, "STORE_STEP_H": rows.store_step,
         "KERNEL_FIRST_H": rows.kernel_first, "KERNEL_FIRST_W": cols.kernel_first,
         # distances in the packed weights, in blocks
-        "PACKED_GROUP": packed.tiles * part.depth * taps,
+        "PACKED_GROUP": packed.tiles * depth * taps,
         "PACKED_BLOCK": of_block, "PACKED_IN": into,
         "PACKED_H": tap * part.kernel_w * rows.kernel_step, "PACKED_W": tap * cols.kernel_step,
     }  # fmt: skip

@@ -16,6 +16,9 @@ unroll              positions that are summed over per loop iteration
 split               planes over which rows of all images are split (summed by sum_planes)
 outputs_fastest     neighbouring work-items differ in output channels, else in input channels
 edge                item_c does not divide the input channels of a group
+pairs               None, or the text of `conv_pairs_weights`' instruction: positions are pairs of
+                    neighbours along a row, words of bf16 whose products it adds. Rows of words of x
+                    begin with the padding, so that no run leaves out a tap
 </%doc>
 <%!
     from oclgen.families.parts.expressions import load
@@ -25,8 +28,17 @@ edge                item_c does not divide the input channels of a group
     vf = vector(vec)
     output_dim, input_dim = (0, 1) if outputs_fastest else (1, 0)
     out_type = "float" if split > 1 else "elem_t"
+    word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
+    x_row, x_step, x_plane = (
+        ("image * DEPTH * X_PLANE + h * X_ROW", "2 * STEP_W", "X_PLANE")
+        if pairs
+        else ("image * DEPTH * READ_PLANE + h * READ_W + ORIGIN_W", "STEP_W", "READ_PLANE")
+    )
 %>\
 ${preamble}
+% if pairs:
+${pairs}
+% endif
 
 % for name, value in sizes.items():
 #define ${name} ${value}
@@ -47,9 +59,9 @@ void scatter(const ${vf} value, __global ${out_type} *out, int channels)
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void conv_register_weights(
-    __global const float *restrict packed, const long offset_packed,
-    __global const elem_t *restrict x, const long offset_x,
+void ${kernel}(
+    __global const ${word} *restrict packed, const long offset_packed,
+    __global const ${'uint' if pairs else 'elem_t'} *restrict x, const long offset_x,
     __global ${out_type} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     const int block = (int)get_global_id(${output_dim}) % BLOCKS;
@@ -83,20 +95,25 @@ void conv_register_weights(
         }
         const long of_block = (image * BLOCKS + block) * RESULTS_H + row % RESULTS_H;
         const long y_row = of_block * RESULTS_W * BLOCK;
-        const long x_row = image * DEPTH * READ_PLANE + h * READ_W + ORIGIN_W;
+        const long x_row = ${x_row};
 % for run in runs:
 #pragma unroll ${unroll}
         for (int q = ${run.span[0]}; q < ${run.span[-1] + 1}; ++q) {
             const long at_y = y_row + q * BLOCK;
-            const long at_x = x_row + q * STEP_W;
+            const long at_x = x_row + q * ${x_step};
 % for u in range(vecs):
-            const ${vf} y${u} = ${load(vec, f"packed + at_y + {u * vec}")};
+            const ${words} y${u} = ${load(vec, f"packed + at_y + {u * vec}")};
 % endfor
 % for i in range(item_c):
 % for s in run.reached:
-            const float x${i}_${s} = LOAD1(x + at_x + c${i} * READ_PLANE + ${s} * TAP_STEP_W);
+<% place = f"x + at_x + c{i} * {x_plane} + {s} * TAP_STEP_W" %>\
+            const ${word} x${i}_${s} = ${f"*({place})" if pairs else f"LOAD1({place})"};
 % for u in range(vecs):
+% if pairs:
+            DOT_PAIRS(acc${i}_${s}_${u}, (${words})(x${i}_${s}), y${u});
+% else:
             acc${i}_${s}_${u} = (${vf})(x${i}_${s}) * y${u} + acc${i}_${s}_${u};
+% endif
 % endfor
 % endfor
 % endfor

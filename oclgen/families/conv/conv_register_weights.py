@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, Run, runs_of, strung_windows
 from oclgen.families.conv.lanes import (
@@ -18,7 +18,8 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.packing import PACKED, Packing, lanes, pack_lanes
+from oclgen.families.parts.lane_packing import lanes, pack_lanes
+from oclgen.families.parts.packing import PACKED, Packing
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -27,6 +28,9 @@ from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ce
 from oclgen.problem import ConvProblem, Problem, in_planes
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
+
+if TYPE_CHECKING:
+    from oclgen.families.conv import conv_pairs_weights
 
 NAME = "conv_register_weights"
 
@@ -121,12 +125,19 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return [
         Config(c, vec, vecs, 1, split, False)
         for _, c, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
-        for split in _splits(problem, limits, c, vec * vecs)
+        for split in splits(problem, limits, c, vec * vecs)
     ]
 
 
-def _splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
-    """Return the planes that give each core its work-items, and what else may be better."""
+def splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
+    """Return the planes that give each core its work-items, and what else may be better.
+
+    Args:
+        problem: the gradient.
+        limits: of the device: its compute units.
+        item_c: input channels of a work-item.
+        block: output channels of a work-item.
+    """
     part = strung_windows(problem)
     items = part.groups * ceil_div(part.channels, block) * ceil_div(part.depth, item_c)
     wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items * part.rows.taps)
@@ -144,7 +155,8 @@ def inputs(part: Correlation, limits: Limits) -> tuple[int, ...]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
     packed = _packing(problem, config)
-    whole = sum_planes(problem, config.split).behind(_launch(problem, config, packed))
+    product = launch_of(NAME, problem, config, packed, sizes_of(strung_windows(problem), config))
+    whole = sum_planes(problem, config.split).behind(product)
     launches = (pack_lanes(packed, config.vec), *whole.launches)
     return Plan(launches, config.needs(problem).workspaces)
 
@@ -160,34 +172,55 @@ def _packing(problem: ConvProblem, config: Config) -> Packing:
     )
 
 
-def _launch(problem: ConvProblem, config: Config, packed: Packing) -> Launch:
+def launch_of(
+    name: str,
+    problem: ConvProblem,
+    config: Config | conv_pairs_weights.Config,
+    packed: Packing,
+    sizes: dict[str, int],
+    x: str = "x",
+    dot: str | None = None,
+) -> Launch:
+    """Return the launch that sums over positions.
+
+    Args:
+        name: of the kernel.
+        problem: the gradient.
+        config: how work-items share it.
+        packed: y.
+        sizes: names and values of the text's sizes.
+        x: buffer of the images.
+        dot: text of the instruction, if positions are pairs of neighbours.
+    """
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.tiles * windows.groups, inputs)
-    sizes = _sizes(windows, config)
+    taps = windows.cols.taps
     given = GROWING if problem.free else ()
 
     @LazyText
     def text() -> str:
         return render(
-            NAME,
+            "conv_register_weights",
+            kernel=name,
+            pairs=dot,
             preamble=dtype_preamble(problem.dtype),
             sizes={name: value for name, value in sizes.items() if name not in given},
             given=given,
-            taps=windows.cols.taps,
-            runs=_runs(windows),
+            taps=taps,
+            runs=[Run(range(sizes["RESULTS_W"]), (*range(taps),))] if dot else _runs(windows),
             edge=windows.depth % config.item_c != 0,
-            **asdict(config),
+            **{**asdict(config), "vec": config.vec},
         )
 
     return Launch(
         text=text,
-        kernel=NAME,
+        kernel=name,
         global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
         local_size=(1, 1, 1),
         args=(
             *buffer(PACKED),
-            *buffer("x"),
+            *buffer(x),
             *buffer(PLANES if config.split > 1 else "w"),
             *(Scalar(sizes[name]) for name in given),
         ),
@@ -198,7 +231,8 @@ def _runs(windows: Correlation) -> tuple[Run, ...]:
     return runs_of([tuple(windows.cols.reach(q)) for q in range(windows.cols.results)])
 
 
-def _sizes(windows: Correlation, config: Config) -> dict[str, int]:
+def sizes_of(windows: Correlation, config: Config | conv_pairs_weights.Config) -> dict[str, int]:
+    """Return names and values of the text's sizes."""
     rows, cols = windows.rows, windows.cols
     every_row = windows.batch * rows.results
     return {

@@ -43,13 +43,6 @@ ahead               bytes by which quants are asked for before they are read, 0:
 %>\
 ${preamble}
 
-% if ahead:
-#if defined(__x86_64__) || defined(__aarch64__) // PoCL, whose own function does nothing
-#define PREFETCH(p) __builtin_prefetch(p)
-#else
-#define PREFETCH(p) prefetch(p, 1)
-#endif
-% endif
 #define SUM1(v) (v)
 % for w in (2, 4, 8, 16):
 #define SUM${w}(v) SUM${w // 2}((v).lo + (v).hi)
@@ -82,7 +75,7 @@ void packed_lanes(
 % if ahead:
 % for g in groups:
 % for line in range(0, 4 * words, 64):
-            PREFETCH(quants${g} + block * ${words} + ${(ahead + line) // 4});
+            __builtin_prefetch(quants${g} + block * ${words} + ${(ahead + line) // 4});
 % endfor
 % endfor
 % endif

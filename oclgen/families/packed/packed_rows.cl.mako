@@ -46,13 +46,6 @@ per_row             whether `scales` has one entry for each row of w
 ${preamble}
 
 ${stripes.preamble}
-% if ahead:
-#if defined(__x86_64__) || defined(__aarch64__) // PoCL, whose own function does nothing
-#define PREFETCH(p) __builtin_prefetch(p)
-#else
-#define PREFETCH(p) prefetch(p, 1)
-#endif
-% endif
 #define SUM1(v) (v)
 % for w in (2, 4, 8, 16):
 #define SUM${w}(v) SUM${w // 2}((v).lo + (v).hi)
@@ -106,7 +99,7 @@ ${indent(capture(item), "    ")}\
 % if ahead:
 % for j in columns:
 % for line in range(0, step_bytes, 64):
-        PREFETCH(w${j} + first * ${stripes.format.block_bytes} + ${ahead + line});
+        __builtin_prefetch(w${j} + first * ${stripes.format.block_bytes} + ${ahead + line});
 % endfor
 % endfor
 % endif

@@ -1,7 +1,7 @@
 <%doc>
 Packs matrices so that neighbouring rows become the lanes of a vector: [matrices, rows, taps, depth]
 of any strides to fp32 [matrices, blocks of rows, taps, depth, block], where rows past the last are
-zero.
+zero; or of bf16 to `pairs`, words of two depths, [..., taps, (depth + 1) / 2, block].
 
 For CPUs, where local memory is ordinary memory: one work-item takes vec rows and vec depths of a
 tap. Whichever of the two are neighbours in memory is loaded in vectors.
@@ -13,16 +13,27 @@ vec                 vector width
 block               rows that lie together, a multiple of vec
 strides             strides by name, of a row, a depth, and a row and a column of taps; an argument
                     where there is no number
-matrix_step         elements between matrices
+matrix_at           place of a matrix, by its number
+pairs               words are pairs of depths, 16 bits each, the last filled up with zero
 transpose           text of the function transpose(rows)
 </%doc>
 <%!
-    from oclgen.families.parts.expressions import write_item
+    from oclgen.families.parts.expressions import below, write_item
     from oclgen.render import vector
 %>\
 <%
-    chunks = -(-depth // vec)
+    words, two = (-(-depth // 2), "2 * ") if pairs else (depth, "")
+    chunks = -(-words // vec)
     given = [f"const long {name}" for name, step in strides.items() if step is None]
+    word = "uint" if pairs else "float"
+    lanes = vector(vec, word)
+    odd = [("2 * (first + i) + 1", str(depth))] if depth % 2 else []
+    has_high = below(*odd)
+    row_of_depths = (
+        f"as_{vector(vec)}(vload{vec}(0, (__global const uint *)(from + i * row_step)))"
+        if pairs
+        else f"LOAD{vec}(from + i * row_step)"
+    )
 %>\
 ${preamble}
 
@@ -34,7 +45,7 @@ void pack_lanes(
 % if given:
     ${", ".join(given)},
 % endif
-    __global float *restrict packed, const long offset_packed)
+    __global ${word} *restrict packed, const long offset_packed)
 {
 % for name, step in strides.items():
 % if step is not None:
@@ -45,35 +56,46 @@ void pack_lanes(
     const int tap = ${f"at / {chunks}" if taps > 1 else "0"}, first = (at - tap * ${chunks}) * ${vec};
     const int row = (int)get_global_id(1) * ${vec};
     const long matrix = get_global_id(2);
-    const int depths = min(${vec}, ${depth} - first), rows = min(${vec}, ${rows} - row);
-    from += offset_from + matrix * ${matrix_step} + row * row_step + first * depth_step
+    const int depths = min(${vec}, ${words} - first), rows = min(${vec}, ${rows} - row);
+    from += offset_from + ${matrix_at} + row * row_step + first * ${two}depth_step
         + tap / ${kernel_w} * down_step + tap % ${kernel_w} * across_step;
     const long of_block = matrix * ${-(-rows // block)} + row / ${block};
-    packed += offset_packed + ((of_block * ${taps} + tap) * ${depth} + first) * ${block} + row % ${block};
+    packed += offset_packed + ((of_block * ${taps} + tap) * ${words} + first) * ${block} + row % ${block};
 
     if (row_step == 1 && rows == ${vec}) {
         for (int i = 0; i < depths; ++i) {
-            const ${vector(vec)} lanes = LOAD${vec}(from + i * depth_step);
+% if pairs:
+            ${lanes} lanes = convert_${lanes}(vload${vec}(0, from + 2 * i * depth_step));
+            ${has_high}lanes |= convert_${lanes}(vload${vec}(0, from + (2 * i + 1) * depth_step)) << 16;
+% else:
+            const ${lanes} lanes = LOAD${vec}(from + i * depth_step);
+% endif
             ${write_item(vec, "lanes", f"packed[i * {block}]")};
         }
         return;
     }
-    if (depth_step == 1 && depths == ${vec}) {
+    if (depth_step == 1 && depths == ${vec}${f" && 2 * (first + {vec}) <= {depth}" if pairs and depth % 2 else ""}) {
         ${vector(vec)} tile[${vec}];
 #pragma unroll
         for (int i = 0; i < ${vec}; ++i) {
-            tile[i] = i < rows ? LOAD${vec}(from + i * row_step) : 0.0f;
+            tile[i] = i < rows ? ${row_of_depths} : 0.0f;
         }
         transpose(tile);
 #pragma unroll
         for (int i = 0; i < ${vec}; ++i) {
-            ${write_item(vec, "tile[i]", f"packed[i * {block}]")};
+            ${write_item(vec, f"as_{lanes}(tile[i])" if pairs else "tile[i]", f"packed[i * {block}]")};
         }
         return;
     }
     for (int i = 0; i < depths; ++i) {
         for (int j = 0; j < ${vec}; ++j) {
+% if pairs:
+            __global const elem_t *low = from + j * row_step + 2 * i * depth_step;
+            packed[i * ${block} + j] = j < rows ? (uint)*low : 0;
+            ${below(("j", "rows"), *odd)}packed[i * ${block} + j] |= (uint)low[depth_step] << 16;
+% else:
             packed[i * ${block} + j] = j < rows ? LOAD1(from + j * row_step + i * depth_step) : 0.0f;
+% endif
         }
     }
 }

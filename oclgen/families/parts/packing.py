@@ -1,18 +1,16 @@
 """Operands repacked before a product: where they lie, their workspace, the launch that fills it.
 
-It knows matrices and the weights of convolutions; how a tile looks inside is its kernel's.
+It knows no problem; how a tile looks inside is its kernel's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from oclgen.families.parts.expressions import defines
-from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.plan import Arg, Buffer, Launch, LazyText, Scalar, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem
+from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.render import STORED, dtype_preamble, render
 
 PACKED = "packed"
@@ -300,89 +298,3 @@ class Taps:
             ),
             of_weights=of_weights,
         )
-
-
-def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -> Packing:
-    """Return the packing of dense matrices [batch, rows, cols] whose rows become lanes.
-
-    Args:
-        role: buffer of the matrices.
-        dtype: their storage.
-        batch: how many there are.
-        rows: of each.
-        cols: of each, contiguous.
-        block: rows that are packed together.
-    """
-    return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
-
-
-LANE_STEPS = ("row_step", "depth_step", "down_step", "across_step")
-
-
-def pack_lanes(packing: Packing, vec: int) -> Launch:
-    """Return the launch that packs for vectors of `vec` lanes, which divide a tile."""
-    steps = dict(zip(LANE_STEPS, (packing.k, 1, 0, 0), strict=True))
-    return _pack_lanes(packing, vec, packing.k, 1, steps, f"{packing.extent * packing.k}L")
-
-
-def pack_weights(
-    problem: ConvProblem, packing: Packing, channels: int, depth: int, vec: int
-) -> Launch:
-    """Return the launch that packs weights of any strides, the depths of a tap side by side.
-
-    A caller may replace the strides, as those of `strided_weights`.
-
-    Args:
-        problem: forward or backward-data.
-        packing: of a matrix [channels, depth * taps] for each group.
-        channels: of a group's result.
-        depth: channels of a group that are summed over.
-        vec: lanes of a vector, which divide a tile.
-    """
-    forward = problem.direction == "fwd"
-    step = f"{channels} * row_step" if forward else f"{depth} * depth_step"
-    strided = replace(packing, source=strided_weights(problem))
-    steps = dict.fromkeys(LANE_STEPS)
-    return _pack_lanes(strided, vec, depth, problem.kernel_w, steps, step)
-
-
-def _pack_lanes(
-    packing: Packing,
-    vec: int,
-    depth: int,
-    kernel_w: int,
-    steps: Mapping[str, int | None],
-    matrix_step: str,
-) -> Launch:
-    taps = packing.k // depth
-
-    @LazyText
-    def text() -> str:
-        return render(
-            "pack_lanes",
-            preamble=dtype_preamble(packing.dtype),
-            transpose=transpose_text(vec),
-            rows=packing.extent,
-            depth=depth,
-            taps=taps,
-            kernel_w=kernel_w,
-            vec=vec,
-            block=packing.tile,
-            strides=steps,
-            matrix_step=matrix_step,
-        )
-
-    blocks = packing.tiles * packing.tile // vec
-    return Launch(
-        text=text,
-        kernel="pack_lanes",
-        global_size=(taps * ceil_div(depth, vec), blocks, packing.batch),
-        local_size=(1, 1, 1),
-        args=(*packing.source, *buffer(PACKED)),
-        of_weights=packing.source[0] == Buffer("w"),
-    )
-
-
-def transpose_text(vec: int) -> str:
-    """Return the text of `void transpose(float{vec} rows[vec])`."""
-    return render("transpose", vec=vec)

@@ -1,0 +1,123 @@
+"""Matrices packed for CPUs so that neighbouring rows become the lanes of a vector.
+
+It knows matrices and the weights of convolutions; what is computed of them is its kernels'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from oclgen.families.parts.packing import PACKED, Packing
+from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.plan import Buffer, Launch, LazyText, buffer, ceil_div
+from oclgen.problem import ConvProblem
+from oclgen.render import dtype_preamble, render
+
+
+def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -> Packing:
+    """Return the packing of dense matrices [batch, rows, cols] whose rows become lanes.
+
+    Args:
+        role: buffer of the matrices.
+        dtype: their storage.
+        batch: how many there are.
+        rows: of each.
+        cols: of each, contiguous.
+        block: rows that are packed together.
+    """
+    return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
+
+
+LANE_STEPS = ("row_step", "depth_step", "down_step", "across_step")
+
+
+def pack_lanes(packing: Packing, vec: int) -> Launch:
+    """Return the launch that packs for vectors of `vec` lanes, which divide a tile."""
+    steps = dict(zip(LANE_STEPS, (packing.k, 1, 0, 0), strict=True))
+    at = f"matrix * {packing.extent * packing.k}L"
+    return pack_matrices(packing, vec, packing.k, 1, steps, at)
+
+
+def pack_weights(
+    problem: ConvProblem,
+    packing: Packing,
+    channels: int,
+    depth: int,
+    vec: int,
+    pairs: bool = False,
+) -> Launch:
+    """Return the launch that packs weights of any strides, the depths of a tap side by side.
+
+    A caller may replace the strides, as those of `strided_weights`.
+
+    Args:
+        problem: forward or backward-data.
+        packing: of a matrix [channels, depth * taps] for each group.
+        channels: of a group's result.
+        depth: channels of a group that are summed over.
+        vec: lanes of a vector, which divide a tile.
+        pairs: as `pack_matrices` has it.
+    """
+    forward = problem.direction == "fwd"
+    step = f"{channels} * row_step" if forward else f"{depth} * depth_step"
+    strided = replace(packing, source=strided_weights(problem))
+    steps = dict.fromkeys(LANE_STEPS)
+    return pack_matrices(strided, vec, depth, problem.kernel_w, steps, f"matrix * {step}", pairs)
+
+
+def pack_matrices(
+    packing: Packing,
+    vec: int,
+    depth: int,
+    kernel_w: int,
+    steps: Mapping[str, int | None],
+    matrix_at: str,
+    pairs: bool = False,
+) -> Launch:
+    """Return the launch that packs matrices [rows, taps, depth] of any strides as lanes.
+
+    Args:
+        packing: its k are the packed depths of all taps.
+        vec: lanes of a vector, which divide a tile.
+        depth: elements of a row's tap.
+        kernel_w: taps that lie side by side.
+        steps: strides by the names of `LANE_STEPS`; None: it is an argument.
+        matrix_at: text of a matrix's place in the source, by its number `matrix`.
+        pairs: words are pairs of depths of 16 bits each, the last of a tap filled up with zero;
+            else fp32.
+    """
+    words = ceil_div(depth, 2) if pairs else depth
+    taps = packing.k // words
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "pack_lanes",
+            preamble="typedef ushort elem_t;" if pairs else dtype_preamble(packing.dtype),
+            transpose=transpose_text(vec),
+            rows=packing.extent,
+            depth=depth,
+            taps=taps,
+            kernel_w=kernel_w,
+            vec=vec,
+            block=packing.tile,
+            strides=steps,
+            matrix_at=matrix_at,
+            pairs=pairs,
+        )
+
+    blocks = packing.tiles * packing.tile // vec
+    return Launch(
+        text=text,
+        kernel="pack_lanes",
+        global_size=(taps * ceil_div(words, vec), blocks, packing.batch),
+        local_size=(1, 1, 1),
+        args=(*packing.source, *buffer(packing.workspace)),
+        of_weights=packing.source[0] == Buffer("w"),
+    )
+
+
+def transpose_text(vec: int) -> str:
+    """Return the text of `void transpose(float{vec} rows[vec])`."""
+    return render("transpose", vec=vec)
