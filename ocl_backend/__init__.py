@@ -9,7 +9,7 @@ Its modules:
 - steps that are captured and replayed: `graphed`, `recorded`
 - other libraries: `libraries`, `vision`, `notices`
 - parts of torch that need more than operators: `amp`, `compilation`, `data_parallel`,
-  `distributed`, `exchange`, `parameters`, `printing`, `sharing`
+  `distributed`, `exchange`, `printing`, `sharing`
 - the self-test: `selftest`
 """
 

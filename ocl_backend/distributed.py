@@ -157,6 +157,8 @@ def _host(value: Any, read: bool = True) -> Any:
         return [_host(item, read) for item in value]
     if not isinstance(value, Tensor) or value.device.type != "ocl":
         return value
+    if value.is_sparse:
+        return value.detach().cpu()
     host = torch.empty(value.shape, dtype=value.dtype)
     return host.copy_(value.detach()) if read else host
 
@@ -164,7 +166,8 @@ def _host(value: Any, read: bool = True) -> Any:
 def _copy(source: Any, target: Any) -> None:
     if isinstance(target, Tensor):
         if target is not source:
-            target.detach().copy_(source)
+            with torch.no_grad():  # a detached sparse tensor would alone get the new values
+                target.copy_(source)
     else:
         for one, other in zip(source, target, strict=True):
             _copy(one, other)

@@ -39,7 +39,7 @@ def _open() -> None:
     layouts.register()
     nested_layer_norm.register()
     operators.register()
-    transformer.register_under_autocast()
+    transformer.register_layers()
     optim.prefer_fused()
     atexit.register(_settle)
     if count := devices.device_count():

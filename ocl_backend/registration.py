@@ -16,7 +16,6 @@ from ocl_backend import (
     data_parallel,
     exchange,
     notices,
-    parameters,
     sharing,
 )
 from ocl_backend.dispatch import fallback_policy
@@ -36,7 +35,6 @@ def register() -> None:
     is_known = ocl_autoload.announce_known()
     ocl_autoload.is_imported = True
     fallback_policy.configure()
-    parameters.register()
     sharing.register()
     exchange.register()
     data_parallel.register()

@@ -1,6 +1,7 @@
 """Makes transformers' `pipeline()` and `Trainer` compute on the device: import it first.
 
-`replay(model)` lets `generate` replay the step of a token instead of calling it.
+`replay(model)` lets `generate` replay the step of a token instead of calling it. `OffloadedCache`
+keeps keys and values on the host.
 
 A pipeline without a device, or with an index, takes the first of a list of accelerators that it
 knows, and the CPU after them. Its registry of tasks names a class for each. This module registers
@@ -13,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from transformers import CompileConfig
+from transformers import CompileConfig, DynamicCache
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import ocl_backend.libraries.accelerate  # noqa: F401 (for the Trainer)
@@ -45,6 +46,44 @@ def _meant(device: Any) -> torch.device | None:
     if not isinstance(device, int) or device < 0 or torch.cuda.is_available():
         return None
     return torch.device("ocl", device) if _ocl.is_available() else None
+
+
+class OffloadedCache(DynamicCache):
+    """Keys and values of a growing sequence, on the device for the layer that computes alone.
+
+    transformers' own waits for streams of CUDA. The device has one queue, so that a copy ahead of
+    its layer would begin no earlier here. Pass it as `generate(..., past_key_values=...)`.
+
+    Args:
+        config: of the model, as transformers' `DynamicCache` takes it.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config=config)
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **options: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a layer's keys and values, new ones last, on the device; the host keeps them.
+
+        Args:
+            key_states: of the new tokens, [batch, heads, tokens, head_dim].
+            value_states: the same of the values.
+            layer_idx: the number of the layer.
+            args: as transformers' own cache takes them.
+            options: as transformers' own cache takes them.
+        """
+        layers: list[Any] = self.layers  # a layer that is new is there after its first update
+        if layer_idx < len(layers):
+            layers[layer_idx].prefetch()
+        found = super().update(key_states, value_states, layer_idx, *args, **options)
+        layers[layer_idx].offload()
+        return found
 
 
 def replay(model: Any) -> Any:

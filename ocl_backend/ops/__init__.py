@@ -48,6 +48,7 @@ MODULES = (
     "image.grid_sample",
     "image.upsampling",
     "norm.batch_norm",
+    "norm.sync_batch_norm",
     "norm.layer_norm",
     "norm.weight_norm",
     "sequence.attention",

@@ -125,6 +125,26 @@ def test_the_tokens_are_those_of_the_cpu(make: Callable[[], Any], way: str) -> N
     assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("make", [llama, mixtral])
+def test_keys_wait_on_the_host(make: Callable[[], Any]) -> None:
+    """transformers' own offloaded caches ask for streams of CUDA."""
+    from ocl_backend.libraries.transformers import OffloadedCache
+
+    caches: list[Any] = []
+
+    def call(model: Any, device: str) -> Any:
+        given = torch.tensor([[5, 9, 33, 2], [7, 7, 12, 40]]).to(device)
+        options: dict[str, Any] = {"max_new_tokens": 7, "num_beams": 2, "do_sample": False}
+        if device == "ocl":
+            caches.append(OffloadedCache(model.config))
+            options["past_key_values"] = caches[0]
+        return model.generate(given, **options)
+
+    ours, theirs = both(seeded(make), call)
+    assert torch.equal(ours, theirs)
+    assert {layer.keys.device.type for layer in caches[0].layers} == {"cpu"}
+
+
 def test_a_sampled_token_is_one_that_the_cpu_may_draw() -> None:
     def call(model: Any, device: str) -> Any:
         torch.manual_seed(0)

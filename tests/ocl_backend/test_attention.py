@@ -185,6 +185,13 @@ def test_the_choice_of_the_user_is_respected(device: Any) -> None:
     with sdpa_kernel(SDPBackend.MATH):
         attention(*tensors)
     assert all(call.problem.op == "gemm" for call in prepared_calls())
+    for asked in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        reload_tuned()
+        with sdpa_kernel(asked):
+            attention(*tensors)
+        assert {call.problem.op for call in prepared_calls()} == {"attention"}
+    with sdpa_kernel([]), pytest.raises(RuntimeError, match="No viable backend"):
+        attention(*tensors)
 
 
 @pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])

@@ -58,3 +58,30 @@ def test_inductor_by_name_says_what_to_choose() -> None:
     compiled = torch.compile(lambda x: x.sin().sum(), backend="inductor")
     with pytest.raises(Exception, match=r'ocl has no backend of Inductor: .*"aot_eager"'):
         compiled(torch.ones(3, device="ocl"))
+
+
+def test_attention_over_sizes_that_are_symbols() -> None:
+    """Its kernels serve graphs whose sizes vary, also sizes that nothing is known of."""
+    compiled = torch.compile(
+        torch.nn.functional.scaled_dot_product_attention, backend="aot_eager", dynamic=True
+    )
+    for batch in (2, 3):
+        q, k, v = torch.randn(3, batch, 2, 6, 8)
+        ours = [tensor.to("ocl").requires_grad_() for tensor in (q, k, v)]
+        theirs = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+        result = compiled(*ours)
+        expected = torch.nn.functional.scaled_dot_product_attention(*theirs)
+        result.sum().backward()
+        expected.sum().backward()
+        assert_same([result, *(t.grad for t in ours)], [expected, *(t.grad for t in theirs)])
+
+
+def test_attention_over_sizes_that_may_be_zero() -> None:
+    """torch asks for no proof that a size of which nothing is known is not zero."""
+    choose = torch.compile(
+        lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x),
+        backend="eager", fullgraph=True,
+    )  # fmt: skip
+    x = torch.randn(4, 2, 6, 8, device="ocl")
+    torch._dynamo.mark_dynamic(x, 0)
+    assert choose(x).shape == x.shape

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn
+from torch import Tensor, nn
 
 from tests.ocl_backend.cpu_twin import place
 
@@ -89,3 +89,38 @@ def test_new_parameters_are_made_where_torch_is_asked_for_them(device: Any) -> N
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(False)
     assert model.weight is not old and old.device.type == "cpu"
+
+
+def test_data_may_come_from_another_device(device: Any) -> None:
+    """As `tensor.data = tensor.to(device)` does between torch's own devices."""
+    weight = nn.Parameter(torch.arange(3.0))
+    optimizer = torch.optim.SGD([weight], 0.5)
+    for where in (place(device), torch.device("cpu"), place(device)):
+        before = weight.detach().cpu().clone()
+        weight.data = weight.data.to(where)
+        weight.grad = None
+        (weight * torch.ones(3, device=where)).sum().backward()
+        assert weight.device == where and weight.grad is not None
+        optimizer.step()
+        torch.testing.assert_close(weight.detach().cpu(), before - 0.5)
+
+    class Named(Tensor):
+        pass
+
+    named = torch.ones(3).as_subclass(Named)
+    named.data = torch.zeros(3, device=place(device))
+    assert type(named) is Named and named.device == place(device)
+
+
+def test_data_of_another_kind_is_refused(device: Any) -> None:
+    there = torch.ones(3, device=place(device))
+    for other in (torch.ones(3, device="meta"), torch.ones(3).to_sparse()):
+        with pytest.raises(RuntimeError, match="incompatible tensor type"):
+            there.data = other
+        with pytest.raises(RuntimeError, match="incompatible tensor type"):
+            other.data = there
+
+
+def test_an_item_of_nothing_is_refused(device: Any) -> None:
+    with pytest.raises(RuntimeError, match="Empty tensor not supported"):
+        torch.ops.aten._local_scalar_dense(torch.empty(0, device=place(device)))

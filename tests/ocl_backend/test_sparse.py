@@ -201,6 +201,26 @@ def test_gradient_of_a_sparse_product(device: Any) -> None:
     assert_same(found[1], found[0])
 
 
+def test_sums_of_rows_are_written_to_rows_with_other_items(device: Any) -> None:
+    x = torch.eye(3, device=place(device)).to_sparse_csr()
+    y = torch.ones(3, 3, device=place(device)).triu().to_sparse_csr()
+    for start in (torch.zeros(3, 3), torch.ones(3, 3)):
+        out = start.to(place(device)).to_sparse_csr()
+        assert torch.add(x, y, out=out) is out
+        torch.testing.assert_close(out.to_dense().cpu(), torch.eye(3) + torch.ones(3, 3).triu())
+    assert x.add_(y) is x
+    torch.testing.assert_close(x, out)
+
+
+def test_sums_have_positions_of_their_operands_dtype(device: Any) -> None:
+    x = torch.eye(4).to_sparse_csr()
+    narrow = torch.sparse_csr_tensor(x.crow_indices().int(), x.col_indices().int(), x.values())
+    there = narrow.to(place(device))
+    total = there + there
+    assert {total.crow_indices().dtype, total.col_indices().dtype} == {torch.int32}
+    torch.testing.assert_close(total.to_dense().cpu(), 2 * torch.eye(4))
+
+
 @pytest.mark.filterwarnings("ignore:.* has no ocl kernel")
 def test_what_has_no_kernel_runs_on_the_cpu(device: Any) -> None:
     ocl.reset_fallbacks()

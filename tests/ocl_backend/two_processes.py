@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed._functional_collectives import all_reduce as functional_all_reduce
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -114,11 +114,63 @@ def sharded(model: Any) -> Any:
     return fully_shard(model, mesh=mesh)
 
 
+def kept_on_the_host(model: Any) -> Any:
+    """Shards lie on the host between steps."""
+    mesh = init_device_mesh("ocl", (2,))
+    return fully_shard(model.cpu(), mesh=mesh, offload_policy=CPUOffloadPolicy())
+
+
+def sharded_as_before(model: Any) -> Any:
+    """FSDP's first form, which moves the parameters itself."""
+    device = torch.device("ocl", torch.accelerator.current_device_index())
+    return FullyShardedDataParallel(model.cpu(), device_id=device, use_orig_params=True)
+
+
 def compare_training(rank: int) -> None:
     expected = trained(rank, DistributedDataParallel, "cpu")
-    for wrap in (DistributedDataParallel, sharded):
+    for wrap in (DistributedDataParallel, sharded, kept_on_the_host):
         for ours, theirs in zip(trained(rank, wrap, "ocl"), expected, strict=True):
             torch.testing.assert_close(ours, theirs)
+    mine = trained(rank, sharded_as_before, "ocl")  # a process has a part of some of them
+    parts = [len(part) for part in mine]
+    for ours, theirs in zip(mine, expected, strict=True):
+        whole = theirs.flatten()
+        torch.testing.assert_close(
+            ours.flatten(), whole[-ours.numel() :] if rank else whole[: ours.numel()]
+        )
+    assert any(parts)
+
+
+def normalised(rank: int, device: str) -> list[Tensor]:
+    """Train over both processes' images, and return what each layer and image got."""
+    torch.manual_seed(0)
+    images = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(1))
+    mine = slice(2) if rank == 0 else slice(2, None)
+    whole = device == "cpu"
+    layer: Any = nn.BatchNorm1d(3) if whole else nn.SyncBatchNorm(3).to(device)
+    x = (images if whole else images[mine]).to(device).requires_grad_()
+    (layer(x) * torch.arange(4, device=device)).sin().sum().backward()
+    if not whole:
+        dist.all_reduce(layer.weight.grad)
+    (image_grads,) = torch.autograd.grad(layer(x).sin().sum(), x)
+    image_grads = image_grads[mine] if whole else image_grads
+    stats = [layer.running_mean, layer.running_var, layer.weight.grad, image_grads]
+    return [tensor.cpu() for tensor in stats]
+
+
+def compare_normalisation(rank: int) -> None:
+    for ours, theirs in zip(normalised(rank, "ocl"), normalised(rank, "cpu"), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def embedded(rank: int, device: str) -> Tensor:
+    """Return the sparse gradient that two processes add."""
+    torch.manual_seed(0)
+    words = DistributedDataParallel(nn.Embedding(5, 2, sparse=True).to(device))
+    words(torch.tensor([rank, 3, 3], device=device)).square().sum().backward()
+    gradient = words.module.weight.grad
+    assert gradient.is_sparse and gradient.device.type == device
+    return gradient.to_dense().cpu()
 
 
 def compare_distributed_tensors() -> None:
@@ -137,6 +189,8 @@ def main() -> None:
     rank = dist.get_rank()
     compare_collectives(rank)
     compare_training(rank)
+    compare_normalisation(rank)
+    torch.testing.assert_close(embedded(rank, "ocl"), embedded(rank, "cpu"))
     compare_distributed_tensors()
     dist.destroy_process_group()
     print(f"process {rank} agrees\n", end="")  # one write, which the other process cannot cut

@@ -141,6 +141,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
 }
 
 at::Scalar local_scalar_dense(const Tensor& self) {
+  TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
   const Tensor host = at::empty({}, self.options().device(at::kCPU));
   read(host.data_ptr(), self.const_data_ptr(), self.itemsize());
   tell_idle(self.device().index());

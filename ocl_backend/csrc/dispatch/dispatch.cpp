@@ -151,9 +151,11 @@ void to_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 const std::set<std::string> kNestedOnAnyDevice = {"aten::_nested_tensor_storage_offsets",
                                                   "aten::bmm", "aten::to_padded_tensor"};
 
-// ops/norm/nested_layer_norm.py serves these: torch's call a kernel by a table of its own devices.
-const std::set<std::string> kNestedOnTorchsDevices = {"aten::native_layer_norm",
-                                                      "aten::native_layer_norm_backward"};
+// ops/norm/nested_layer_norm.py and ops/sequence/transformer.py serve these: torch's call a kernel
+// by a table of its own devices, or operators that it has for them alone.
+const std::set<std::string> kNestedOnTorchsDevices = {
+    "aten::native_layer_norm", "aten::native_layer_norm_backward",
+    "aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"};
 
 c10::DispatchKey nested_key(const c10::OperatorName& name) {
   return kNestedOnAnyDevice.count(name.name) ? c10::DispatchKey::NestedTensorCPU
@@ -243,8 +245,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", TORCH_FN(ocl::copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(ocl::copy_from_and_resize));
   library.impl("_local_scalar_dense", TORCH_FN(ocl::local_scalar_dense));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(ocl::takes_memory_of));
   // each device has one in-order queue: no block is reused ahead of its readers
   library.impl("record_stream", [](at::Tensor&, c10::Stream) {});
+}
+
+// Here too, as on torch's own devices: a tensor of a class in Python would otherwise be asked.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(ocl::takes_memory_of));
 }
 
 // torch would clone a lazily conjugated or negated tensor before a copy, and clone by this copy.

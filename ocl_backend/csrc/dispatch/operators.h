@@ -33,6 +33,7 @@ at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, a
                          at::IntArrayRef stride);
 at::Tensor& set_whole_storage_(at::Tensor& self, at::Storage source);
 at::Tensor& set_empty_(at::Tensor& self);
+bool takes_memory_of(const at::Tensor& self, const at::Tensor& other);
 
 // copies.cpp
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking);

@@ -174,4 +174,17 @@ Tensor& set_empty_(Tensor& self) {
   return set_storage_(self, std::move(storage), 0, {0}, {});
 }
 
+// Whether `self.data = other` may put the other's memory under `self`, which stays the same object
+// for optimizers and modules. torch allows it between its own devices, and knows no private one.
+bool takes_memory_of(const Tensor& self, const Tensor& other) {
+  const auto is_dense = [](const Tensor& tensor) {
+    constexpr c10::DispatchKeySet backends(
+        {c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit});
+    const auto keys = tensor.key_set();
+    return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && keys.has_any(backends);
+  };
+  return (is_dense(self) && is_dense(other)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(other.key_set());
+}
+
 }  // namespace ocl

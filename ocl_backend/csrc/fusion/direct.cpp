@@ -54,7 +54,9 @@ bool is_dual(const T&) {
 bool is_seen(c10::DispatchKeySet keys) {
   static constexpr c10::DispatchKeySet kSeeing(
       {c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::Conjugate,
-       c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+       c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
+       // a transform of torch.func, whose tensors have no memory
+       c10::DispatchKey::FuncTorchDynamicLayerBackMode});
   return keys.has_any(kSeeing);
 }
 

@@ -43,7 +43,7 @@ def layer_norm(
     x = x.contiguous()
     rows = _rows(x, shape)
     out, mean, deviation = torch.native_layer_norm(rows, shape, weight, bias, eps)
-    return _nested(out, x), mean.view(-1, 1), deviation.view(-1, 1)
+    return nested_like(out, x), mean.view(-1, 1), deviation.view(-1, 1)
 
 
 def layer_norm_backward(
@@ -73,7 +73,7 @@ def layer_norm_backward(
     statistics = [part.view(-1, *[1] * len(shape)) for part in (mean, deviation)]
     backward = torch.ops.aten.native_layer_norm_backward
     of_x, *others = backward(slopes, rows, shape, *statistics, weight, bias, mask)
-    return (_nested(of_x, x) if mask[0] else None, *others)
+    return (nested_like(of_x, x) if mask[0] else None, *others)
 
 
 def _rows(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -95,8 +95,8 @@ def _rows(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x.values()[:items].view(items // max(prod(shape), 1), *shape)
 
 
-def _nested(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows as the items of a nested tensor with the sizes of another one."""
+def nested_like(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows [all rows, dim] as the items of a nested tensor with the sizes of another one."""
     of: Any = like  # torch types these with fewer arguments
     places = of._nested_tensor_size(), of._nested_tensor_strides()
     made: Any = torch._nested_view_from_buffer

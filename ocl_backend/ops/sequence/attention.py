@@ -40,25 +40,26 @@ def attention(
     return_debug_mask: bool = False,
     *,
     scale: float | None = None,
-) -> tuple[Tensor, Tensor, None, None, int, int, Tensor | None, None, None]:
+) -> tuple[Tensor, Tensor, None, None, int, int, Tensor, Tensor, None]:
     """Return softmax(scale query key^T + attn_bias) value and each row's logsumexp, among others.
 
     query [batch, heads, queries, dim], key [batch, shared, keys, dim] and value [batch, shared,
     keys, dim_v] share a dtype of fp32, fp16 or bf16; heads is a multiple of shared; attn_bias
     broadcasts to [batch, heads, queries, keys]. The result has the strides of query, the logsumexp
     is fp32 [batch, heads, queries]. Of the others, only the seed means something here: an int64
-    tensor of seed and counter of dropout's random numbers. What only other devices have is None, an
-    undefined tensor, since a recipe repeats no tensor of the CPU.
+    tensor of seed and counter of dropout's random numbers. Without dropout it is empty, as the
+    offset always is: torch.compile keeps both for the gradient. What torch's own description of the
+    operator leaves out, too, is None.
     """
     q, k, v = map(_dense_rows, (query, key, value))
     out = _empty_like(query, value.shape[-1])
     lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    random: Tensor | None = None
-    if dropout_p > 0:
-        random = reserve_there(q, lse.numel() * k.shape[2])
+    random = reserve_there(q, lse.numel() * k.shape[2]) if dropout_p > 0 else None
     run = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, random)
     run("fwd", (q, k, v), (out, lse))
-    return out, lse, None, None, q.shape[2], k.shape[2], random, None, None
+    nothing = lse.new_empty(0, dtype=torch.int64)
+    seed = nothing if random is None else random
+    return out, lse, None, None, q.shape[2], k.shape[2], seed, nothing, None
 
 
 def attention_backward(

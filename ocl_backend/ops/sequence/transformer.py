@@ -1,6 +1,7 @@
 """The operators that torch's transformer layers call in inference, composed of other operators.
 
-Training, and masks of numbers, use torch's own composition, which needs nothing from here.
+Training, and masks of numbers, use torch's own composition, which needs nothing from here. Nested
+tensors of strided layout are padded, and their rows taken from the result.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, relu, scaled_dot_product_attention
+
+from ocl_backend.ops.norm.nested_layer_norm import nested_like
 
 
 def multi_head_attention(
@@ -31,8 +34,17 @@ def multi_head_attention(
     """Return attention [batch, queries, embed_dim] of projected inputs, and its weights if wanted.
 
     `mask` is True where a query must not see a key; its type is 0 for [queries, keys], 1 for
-    [batch, keys] and 2 for [batch, heads, queries, keys].
+    [batch, keys] and 2 for [batch, heads, queries, keys]. Inputs may be nested, without a mask:
+    then the result is, too, and weights are 0 behind items.
+
+    Raises:
+        RuntimeError: inputs are nested, and there is a mask.
     """
+    projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+    if query.is_nested:
+        _check_nested(mask)
+        wanted = (need_weights, average_attn_weights)
+        return _nested_attention(query, key, value, (embed_dim, num_head, *projections), wanted)
     weights, biases = qkv_weight.chunk(3), qkv_bias.chunk(3)
     if query is key and key is value:
         parts = linear(query, qkv_weight, qkv_bias).chunk(3, -1)
@@ -59,6 +71,41 @@ def _shares(q: Tensor, k: Tensor, seen: Tensor | None) -> Tensor:
     return torch.softmax(scores, -1)
 
 
+def _nested_attention(
+    query: Tensor, key: Tensor, value: Tensor, given: tuple[Any, ...], wanted: tuple[bool, bool]
+) -> tuple[Tensor, Tensor | None]:
+    same = query is key and key is value
+    q, padding = _padded(query)
+    k, unseen = (q, padding) if same else _padded(key)
+    v = q if same else _padded(value)[0]
+    arguments: Any = (q, k, v, *given, unseen, *wanted, 1)
+    mixed, shares = multi_head_attention(*arguments)
+    if shares is not None:
+        rows = padding[:, :, None] if wanted[1] else padding[:, None, :, None]
+        shares = shares.masked_fill(rows, 0.0)
+    return _unpadded(mixed, padding, query), shares
+
+
+def _check_nested(mask: Tensor | None) -> None:
+    if mask is not None:
+        raise RuntimeError(
+            "attention of nested tensors takes no mask: their sizes are the mask. "
+            "Use tensor.to_padded_tensor(0) with a mask."
+        )
+
+
+def _padded(nested: Tensor) -> tuple[Tensor, Tensor]:
+    """Return items [batch, longest, dim] with zeros behind them, and where those are."""
+    x: Any = nested
+    lengths = x._nested_tensor_size()[:, :1]  # on the CPU
+    dense: Tensor = x.to_padded_tensor(0.0)
+    return dense, (torch.arange(dense.shape[1]) >= lengths).to(dense.device)
+
+
+def _unpadded(dense: Tensor, padding: Tensor, like: Tensor) -> Tensor:
+    return nested_like(dense[padding.logical_not()], like.contiguous())
+
+
 def encoder_layer(
     src: Tensor,
     embed_dim: int,
@@ -81,7 +128,20 @@ def encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Tensor:
-    """Return one layer of a transformer's encoder: attention and two products, each with a norm."""
+    """Return one layer of a transformer's encoder: attention and two products, each with a norm.
+
+    Raises:
+        RuntimeError: src is nested, and there is a mask.
+    """
+    if src.is_nested:
+        _check_nested(mask)
+        dense, padding = _padded(src)
+        done = encoder_layer(
+            dense, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu,
+            norm_first, eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1,
+            ffn_bias_1, ffn_weight_2, ffn_bias_2, padding, 1,
+        )  # fmt: skip
+        return _unpadded(done, padding, src)
 
     def attend(x: Tensor) -> Tensor:
         given = (qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type)
@@ -123,12 +183,13 @@ Without a kernel for autocast they would compute in the dtype of their weights."
 _kept: list[Any] = []
 
 
-def register_under_autocast() -> None:
-    """Register `CAST_BY_PARTS` for autocast on the device."""
+def register_layers() -> None:
+    """Register `CAST_BY_PARTS` for autocast on the device, and for its nested tensors."""
     new: Any = torch.library.Library  # torch types neither the class nor its methods
     _kept.append(new("aten", "IMPL"))
     for name in CAST_BY_PARTS:
-        _kept[-1].impl(name, OPERATORS[name], "AutocastPrivateUse1")
+        for key in ("AutocastPrivateUse1", "NestedTensorPrivateUse1"):
+            _kept[-1].impl(name, OPERATORS[name], key)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

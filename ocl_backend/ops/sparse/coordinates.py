@@ -141,7 +141,16 @@ def add(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     )
     if x.layout is torch.sparse_coo:
         return coalesce(joined) if one.is_coalesced() and two.is_coalesced() else joined
-    return coalesce(joined).to_sparse(layout=x.layout)
+    return _compressed(coalesce(joined), x)
+
+
+def _compressed(joined: Tensor, like: Tensor) -> Tensor:
+    """Return a COO tensor in the compressed layout of another; rows with its positions' dtype."""
+    made = joined.to_sparse(layout=like.layout)
+    if like.layout is not torch.sparse_csr or like.crow_indices().dtype == torch.int64:
+        return made
+    rows, columns = made.crow_indices().int(), made.col_indices().int()
+    return torch.sparse_csr_tensor(rows, columns, made.values(), made.shape, check_invariants=False)
 
 
 def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
@@ -149,7 +158,17 @@ def add_(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
     check_cast(torch.result_type(x, other), x.dtype)
     if x.layout not in SPARSE and other.layout in SPARSE:
         return _dense_sum(x, _apart(other), alpha)
-    return x.copy_(add(x, other, alpha=alpha))
+    return _written(add(x, other, alpha=alpha), x)
+
+
+def _written(result: Tensor, target: Tensor) -> Tensor:
+    """Write a result to a sparse or strided target of its shape, and return that.
+
+    Compressed rows take only as many items as they have.
+    """
+    if target.layout in SPARSE[1:] and target._nnz() != result._nnz():
+        target.resize_as_sparse_(result)
+    return target.copy_(result)
 
 
 def sub(x: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
@@ -194,7 +213,7 @@ def addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float =
 
 def addmm_(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Write `addmm`'s result to its first operand."""
-    return bias.copy_(addmm(bias, x, y, beta=beta, alpha=alpha))
+    return _written(addmm(bias, x, y, beta=beta, alpha=alpha), bias)
 
 
 def addmv_out(
@@ -212,7 +231,7 @@ def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         result = function(*args, **kwargs)
         if out.layout not in SPARSE:
             out.resize_(result.shape)
-        return out.copy_(result)
+        return _written(result, out)
 
     return write
 
