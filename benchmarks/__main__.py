@@ -195,10 +195,10 @@ def fit(kind: str, tables: tuple[Path, ...]) -> None:
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def choice(tables: tuple[Path, ...]) -> None:
     """Print how near the model's choices are to the best known variants, on unseen problems."""
-    from benchmarks.choice.evaluate import JUDGES, TABLES
+    from benchmarks.choice.evaluate import TABLES
     from benchmarks.choice.evaluate import main as run
 
-    run(tables or (*TABLES, *JUDGES))
+    run(tables or TABLES)
 
 
 @main.command()

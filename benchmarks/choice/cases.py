@@ -18,9 +18,6 @@ from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.files.table import Head, Row, read
 
-JUDGING = "again"
-"""Folder of tables of older tables' problems, measured anew."""
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -28,8 +25,7 @@ class Case:
 
     `halves` [2, variants] are the least times of the even turns and of the odd ones, None where the
     table keeps one figure alone. A variant that was so slow that no further turn timed it has the
-    same time in both. `tried` are the variants and those that failed. `judges` says that no model
-    is made of it: its table lies in the folder `JUDGING`.
+    same time in both. `tried` are the variants and those that failed.
     """
 
     head: Head
@@ -39,7 +35,6 @@ class Case:
     features: tuple[Features, ...]
     halves: NDArray[np.float64] | None = None
     tried: frozenset[Variant] = frozenset()
-    judges: bool = False
 
     def only(self, keep: Sequence[int]) -> Case:
         """Return the case of some of its variants.
@@ -72,8 +67,7 @@ def cases_of(table: Path) -> list[Case]:
     groups: dict[tuple[str, str], list[tuple[Head, Row]]] = defaultdict(list)
     for head, row in read(table):
         groups[head.device.name + head.device.runtime, row.problem].append((head, row))
-    judges = table.parent.name == JUDGING
-    return [replace(_case(rows), judges=judges) for rows in groups.values()]
+    return [_case(rows) for rows in groups.values()]
 
 
 def _case(rows: list[tuple[Head, Row]]) -> Case:

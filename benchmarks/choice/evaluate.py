@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.choice.cases import JUDGING, Case, cases_of
+from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.draw import offered
 from benchmarks.choice.fit import fit
 from oclgen.predictor.model import Model
@@ -31,8 +31,6 @@ from tuned_db.choosing.nearest import kind_of, place_of
 FOLDER = Path(__file__).parents[1] / "data/choice"
 TABLES = sorted(FOLDER.glob("*.jsonl.gz"))
 """The tables that the shipped models are made of."""
-JUDGES = sorted((FOLDER / JUDGING).glob("*.jsonl.gz"))
-"""Tables that judge choices, of which no model is made."""
 FOLDS = 5
 APART = 1.0
 """Distance up to which problems are left out together: a factor of two in one of their sizes."""
@@ -50,12 +48,8 @@ Scores = NDArray[np.float32]
 
 
 def left_out(cases: Sequence[Case], groups: Sequence[object]) -> list[Scores]:
-    """Return predictions for each case by a model of the cases of all other groups.
-
-    Of cases that only judge no model is made, unless there are no others.
-    """
-    pairs = [pair for pair in zip(cases, groups, strict=True) if not pair[0].judges]
-    known = pairs or list(zip(cases, groups, strict=True))
+    """Return predictions for each case by a model of the cases of all other groups."""
+    known = list(zip(cases, groups, strict=True))
     models = {
         each: fit([case for case, other in known if other != each])
         for each in dict.fromkeys(groups)

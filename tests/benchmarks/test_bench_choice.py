@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.choice import collect, duels
-from benchmarks.choice.cases import JUDGING, Case, cases_of
+from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.collect import AGAIN
 from benchmarks.choice.draw import offered
 from benchmarks.choice.evaluate import (
@@ -160,11 +160,6 @@ def test_halves_are_the_least_of_even_and_of_odd_turns(tmp_path: Path) -> None:
     assert case.halves is not None
     assert case.halves.tolist() == [[1.0, 9.0], [2.0, 9.0]]
     assert case.only([1]).halves is not None
-    assert not case.judges
-    judging = tmp_path / JUDGING / path.name
-    judging.parent.mkdir()
-    judging.write_bytes(path.read_bytes())
-    assert cases_of(judging)[0].judges
     append(path, head, [Row(GemmProblem(8, 8, 8).key(), *_plain(rows[1]))])
     assert cases_of(path)[1].halves is None
 
