@@ -12,13 +12,13 @@ from typing import ClassVar, TypeGuard
 
 from oclgen.families.conv.conv_register import (
     MAX_KERNEL_W,
-    MAX_TEXT,
     Pairs,
     correlate,
     even_cuts,
     largest,
     parts_of,
     sharing,
+    why_no_sums,
     written_out,
 )
 from oclgen.families.conv.correlation import operands
@@ -32,7 +32,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll
 from oclgen.plan import Frame, Launch, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import ConvProblem, Problem, divided_by
+from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered, outer_product
 
 NAME = "conv_pairs"
@@ -62,23 +62,7 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := limits.why_no(INSTRUCTION):
-            return reason
-        vectors = self.images * self.item_x * self.vecs
-        if vectors > MAX_VECTORS:
-            return (
-                f"images={self.images} item_x={self.item_x} vecs={self.vecs} needs {vectors} "
-                f"vectors of sums per work-item; at most {MAX_VECTORS} stay in registers"
-            )
-        if not divided_by(problem, "batch", self.images):
-            return f"images={self.images} does not divide the batch of {problem.batch}"
-        widest = max(part.cols.results for part in parts_of(problem))
-        if self.item_x > max(widest, DEFAULT.item_x):
-            return f"item_x={self.item_x} is more than the {widest} results of a row"
-        written = max(written_out(self, part.cols) for part in parts_of(problem))
-        if written > MAX_TEXT:
-            return f"{written} dot products would be written out; at most {MAX_TEXT} are allowed"
-        return None
+        return limits.why_no(INSTRUCTION) or why_no_sums(problem, self, MAX_VECTORS)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""

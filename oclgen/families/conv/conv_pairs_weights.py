@@ -16,6 +16,7 @@ from oclgen.families.conv.conv_register_weights import (
     inputs,
     launch_of,
     splits,
+    why_no_sums,
 )
 from oclgen.families.conv.conv_register_weights import sizes_of as sizes_of_rows
 from oclgen.families.conv.correlation import Correlation, strung_windows
@@ -60,21 +61,7 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := limits.why_no(INSTRUCTION):
-            return reason
-        vectors = self.item_c * self.vecs * problem.kernel_w
-        if vectors > MAX_VECTORS:
-            return (
-                f"item_c={self.item_c} vecs={self.vecs} with {problem.kernel_w} taps needs "
-                f"{vectors} vectors of sums; at most {MAX_VECTORS} stay in registers"
-            )
-        depth = problem.in_channels // problem.groups
-        if self.item_c > depth:
-            return f"item_c={self.item_c} is more than the {depth} input channels of a group"
-        rows = problem.batch * strung_windows(problem).rows.results
-        if not 1 <= self.split <= rows:
-            return f"split={self.split}, but there are only {rows} rows to be split"
-        return None
+        return limits.why_no(INSTRUCTION) or why_no_sums(problem, self, MAX_VECTORS)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""

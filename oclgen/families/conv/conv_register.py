@@ -75,22 +75,7 @@ class Config(BaseConfig):
             return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
-        vectors = self.images * self.item_x * self.vecs
-        if vectors > MAX_ACCUMULATORS:
-            return (
-                f"images={self.images} item_x={self.item_x} vecs={self.vecs} needs {vectors} "
-                f"vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
-            )
-        if not divided_by(problem, "batch", self.images):
-            return f"images={self.images} does not divide the batch of {problem.batch}"
-        parts = parts_of(problem)
-        widest = max(part.cols.results for part in parts)
-        if self.item_x > max(widest, DEFAULT.item_x):
-            return f"item_x={self.item_x} is more than the {widest} results of a row"
-        written = max(written_out(self, part.cols) for part in parts)
-        if written > MAX_TEXT:
-            return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
-        return None
+        return why_no_sums(problem, self, MAX_ACCUMULATORS)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -249,6 +234,32 @@ def pieces(cols: Axis, item_x: int) -> list[Piece]:
         Piece(None if at == len(ranked) - 1 else tuple(where), *code)
         for at, (code, where) in enumerate(ranked)
     ]
+
+
+def why_no_sums(problem: ConvProblem, config: Config | conv_pairs.Config, most: int) -> str | None:
+    """Say with numbers why the work-items of a config cannot have the sums that it asks for.
+
+    Args:
+        problem: forward or backward-data.
+        config: what shares it out.
+        most: vectors of sums that stay in a core's registers.
+    """
+    vectors = config.images * config.item_x * config.vecs
+    if vectors > most:
+        return (
+            f"images={config.images} item_x={config.item_x} vecs={config.vecs} needs {vectors} "
+            f"vectors of accumulators; at most {most} stay in registers"
+        )
+    if not divided_by(problem, "batch", config.images):
+        return f"images={config.images} does not divide the batch of {problem.batch}"
+    parts = parts_of(problem)
+    widest = max(part.cols.results for part in parts)
+    if config.item_x > max(widest, DEFAULT.item_x):
+        return f"item_x={config.item_x} is more than the {widest} results of a row"
+    written = max(written_out(config, part.cols) for part in parts)
+    if written > MAX_TEXT:
+        return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are allowed"
+    return None
 
 
 def written_out(config: Config | conv_pairs.Config, cols: Axis) -> int:

@@ -67,19 +67,7 @@ class Config(BaseConfig):
             return f"{NAME} gives each work-item whole vectors of channels; GPUs take conv_gemm"
         if self.vec not in VECTOR_WIDTHS:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
-        vectors = self.item_c * self.vecs * problem.kernel_w
-        if vectors > MAX_ACCUMULATORS:
-            return (
-                f"item_c={self.item_c} vecs={self.vecs} with {problem.kernel_w} taps needs "
-                f"{vectors} vectors of accumulators; at most {MAX_ACCUMULATORS} stay in registers"
-            )
-        depth = problem.in_channels // problem.groups
-        if self.item_c > depth:
-            return f"item_c={self.item_c} is more than the {depth} input channels of a group"
-        rows = problem.batch * strung_windows(problem).rows.results
-        if not 1 <= self.split <= rows:
-            return f"split={self.split}, but there are only {rows} rows to be split"
-        return None
+        return why_no_sums(problem, self, MAX_ACCUMULATORS)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -127,6 +115,31 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         for _, c, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]
         for split in splits(problem, limits, c, vec * vecs)
     ]
+
+
+def why_no_sums(
+    problem: ConvProblem, config: Config | conv_pairs_weights.Config, most: int
+) -> str | None:
+    """Say with numbers why the work-items of a config cannot have the sums that it asks for.
+
+    Args:
+        problem: the gradient.
+        config: what shares it out.
+        most: vectors of sums that stay in a core's registers.
+    """
+    vectors = config.item_c * config.vecs * problem.kernel_w
+    if vectors > most:
+        return (
+            f"item_c={config.item_c} vecs={config.vecs} with {problem.kernel_w} taps needs "
+            f"{vectors} vectors of accumulators; at most {most} stay in registers"
+        )
+    depth = problem.in_channels // problem.groups
+    if config.item_c > depth:
+        return f"item_c={config.item_c} is more than the {depth} input channels of a group"
+    rows = problem.batch * strung_windows(problem).rows.results
+    if not 1 <= config.split <= rows:
+        return f"split={config.split}, but there are only {rows} rows to be split"
+    return None
 
 
 def splits(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, int]:
