@@ -33,6 +33,9 @@ TIMEOUT_S = 60.0
 HEALTHY_FOR_S, BROKEN_FOR_S = 24 * 3600.0, 600.0
 """How long a verdict is believed: a broken runtime is soon asked again, since it may be mended."""
 
+_COMPILER_VARIABLES = ("CL_CONFIG_", "IGC_", "POCL_")
+"""Beginnings of environment variables by which runtimes choose what to compile for."""
+
 _KERNEL = """
 __kernel void health(__global const ushort *ones, long offset, __global float *out, long offset_out)
 {
@@ -121,10 +124,16 @@ def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> He
 def _fingerprint(library: str) -> str:
     """Return a name for this library as it is now: an update changes its size or its date."""
     parts: list[object] = [library, platform.node(), sys.version, probe.FATAL, processor(), _KERNEL]
+    parts += compiler_variables()  # a narrower target lacks instructions of the processor
     if Path(library).is_file():
         stat = Path(library).stat()
         parts += [str(Path(library).resolve()), stat.st_size, stat.st_mtime_ns]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def compiler_variables() -> list[tuple[str, str]]:
+    """Return the environment variables, sorted, by which runtimes choose what to compile for."""
+    return sorted(item for item in os.environ.items() if item[0].startswith(_COMPILER_VARIABLES))
 
 
 def processor() -> str:

@@ -59,8 +59,6 @@ LOAD_S, PATIENCE_S = 0.03, 1.0
 more, it has lost its cache."""
 
 _FORMAT = 1
-_COMPILER_VARIABLES = ("CL_CONFIG_", "IGC_", "POCL_")
-"""Beginnings of environment variables by which runtimes choose what to compile for."""
 
 
 class BuildError(RuntimeError):
@@ -320,6 +318,5 @@ def _identity(info: DeviceInfo) -> tuple[object, ...]:
     A processor's runtime compiles for the instructions that it finds, which its name does not
     tell: virtual machines hide some.
     """
-    chosen = sorted(item for item in os.environ.items() if item[0].startswith(_COMPILER_VARIABLES))
     processor = health.processor() if info.kind == "cpu" else ""
-    return (_FORMAT, info, processor, chosen)
+    return (_FORMAT, info, processor, health.compiler_variables())

@@ -97,6 +97,26 @@ def test_verdicts_are_remembered_until_the_library_changes(
     assert "no platform" in str(health.check(runtime_that(tmp_path, "")).problem)
 
 
+def test_a_verdict_is_of_one_target_of_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A narrower target lacks instructions that the processor has, and its compiler may abort."""
+    library = runtime_that(tmp_path, "")
+    health.check(library)
+    asked, run = [], subprocess.run
+
+    def noted(*args: Any, **options: Any) -> Any:
+        asked.append(args)
+        return run(*args, **options)
+
+    monkeypatch.setattr(subprocess, "run", noted)
+    health.check(library)
+    assert not asked
+    monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "core-avx2")
+    health.check(library)
+    assert asked
+
+
 def test_an_interrupt_of_the_program_does_not_reach_the_child(tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to a whole group; a child that dies of it tells nothing."""
     library = runtime_that(tmp_path, "if (getpgrp() != getpid()) abort();")
