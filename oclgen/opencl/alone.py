@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import re
 
-_GROUPS = re.compile(r"\breqd_work_group_size\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)")
+_NAME = "reqd_work_group_size"
+_GROUPS = re.compile(rf"{_NAME}(?<!\w{_NAME})\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)")
+"""The attribute and its sizes. The name comes before the test that no letter is in front of it: a
+search that begins with a text is fast, and each look for a program on disk asks."""
 _ONE = ("1", "1", "1")
-_GROUP = "reqd_work_group_size(x,y,z)"
+_GROUP = f"{_NAME}(x,y,z)"
 OPTION = f"-D{_GROUP}={_GROUP},vec_type_hint(float4)"
 
 
