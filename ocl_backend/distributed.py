@@ -80,6 +80,14 @@ class ThroughHost(dist.ProcessGroup):
         parts = torch.split(received, sizes[0])
         return Work(work, outputs, [p.view(t.shape) for p, t in zip(parts, outputs, strict=True)])
 
+    def barrier(self, opts: dist.BarrierOptions | None = None) -> Any:
+        """Wait for all processes; the device that torch names, or has not, takes no part."""
+        wanted = dist.BarrierOptions()
+        if opts is not None:
+            wanted.timeout, wanted.asyncOp = opts.timeout, opts.asyncOp
+        wanted.device = torch.device("cpu")
+        return self.host.barrier(wanted)
+
 
 class Work(dist.Work):
     """A collective on copies: when it has ended, what it wrote goes to the device."""

@@ -90,6 +90,7 @@ def compare_collectives(rank: int) -> None:
     assert objects == [{"rank": 0}, {"rank": 1}]
     group = dist.new_group([0, 1])
     dist.barrier(group)
+    dist.barrier(device_ids=[torch.ocl.device_count()])  # takes place on the host
     dist.all_reduce(parts[0][:1], group=group)
     assert parts[0][0] == 10
 
@@ -184,6 +185,44 @@ def compare_distributed_tensors() -> None:
     assert rows.sum().full_tensor().item() == 28
 
 
+def attended(place: Any, stays: bool, kv_heads: int, bias_shape: tuple[int, ...]) -> None:
+    """Compare attention that processes share out, and its gradients, with the whole on the CPU."""
+    mesh = init_device_mesh("ocl", (2,))
+    draw = torch.Generator().manual_seed(2)
+    heads = (4, kv_heads, kv_heads, 4)
+    *given, grad = (torch.randn(2, count, 5, 8, generator=draw) for count in heads)
+    bias = torch.randn(bias_shape, generator=draw) if bias_shape else None
+    how: dict[str, Any] = {"enable_gqa": kv_heads < 4, "is_causal": bias is None}
+    results = []
+    for device in ("cpu", "ocl"):
+
+        def lay(tensor: Tensor, placement: Any = place, device: str = device) -> Any:
+            tensor = tensor.detach().to(device)
+            return tensor if device == "cpu" else distribute_tensor(tensor, mesh, [placement])
+
+        leaves = [lay(tensor).requires_grad_() for tensor in given]
+        mask = None if bias is None else lay(bias, Replicate())
+        out = nn.functional.scaled_dot_product_attention(*leaves, attn_mask=mask, **how)
+        out.backward(lay(grad))
+        results.append([out, *(leaf.grad for leaf in leaves)])
+    ours, theirs = results[1], results[0]
+    if stays:
+        assert all(one.placements == (place,) for one in ours), place
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.full_tensor().cpu(), other)
+
+
+def compare_attention() -> None:
+    attended(Shard(1), True, 4, ())  # heads
+    attended(Shard(1), True, 2, ())
+    attended(Shard(0), True, 4, ())  # batch
+    attended(Replicate(), True, 1, ())
+    attended(Shard(2), False, 4, ())  # no process has all rows of a head: they are gathered
+    attended(Shard(1), True, 4, (5, 5))
+    attended(Shard(0), True, 4, (2, 1, 5, 5))
+    attended(Shard(1), True, 4, (1, 4, 1, 5))
+
+
 def main() -> None:
     dist.init_process_group()  # no name: torch asks which backend serves the accelerator
     rank = dist.get_rank()
@@ -192,6 +231,7 @@ def main() -> None:
     compare_normalisation(rank)
     torch.testing.assert_close(embedded(rank, "ocl"), embedded(rank, "cpu"))
     compare_distributed_tensors()
+    compare_attention()
     dist.destroy_process_group()
     print(f"process {rank} agrees\n", end="")  # one write, which the other process cannot cut
 

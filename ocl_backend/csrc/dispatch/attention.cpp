@@ -5,10 +5,14 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <atomic>
+
 namespace {
 
 using at::Tensor;
 constexpr int64_t kLargestHead = 256;
+// What Python does before the first attention of a subclass of tensors, or null.
+std::atomic<void (*)()> before_subclasses{nullptr};
 
 // Whether a transform of torch.func is active. `vmap`, which may be hidden below a gradient, has a
 // rule of each operator that torch composes attention of, and none of the device's own.
@@ -43,6 +47,9 @@ bool has_kernel(const Tensor& query, const Tensor& key, const Tensor& value,
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value,
                const std::optional<Tensor>& mask, double /*dropout*/, bool /*causal*/,
                std::optional<double> /*scale*/, bool grouped) {
+  // DTensor needs a rule of the operator that torch calls next
+  if (query.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python))
+    if (const auto prepare = before_subclasses.load()) prepare();
   const auto& context = at::globalContext();
   // a program for CUDA asks for one of its kernels that keep no scores, as these do
   const bool fused = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
@@ -59,3 +66,9 @@ namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &choose)
 
 }  // namespace at::native
+
+extern "C" {
+
+// Calls `prepare` whenever attention of a subclass of tensors begins; null: no more.
+void ocl_before_subclasses(void (*prepare)()) { before_subclasses.store(prepare); }
+}
