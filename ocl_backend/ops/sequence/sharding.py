@@ -56,7 +56,6 @@ def forward(query: Any, key: Any, value: Any, bias: Any = None, *others: Any, **
         bias: the same, None if there is no mask.
         others: what is not shared out, as far as it is given by position.
     """
-
     from torch.distributed.tensor import Replicate
 
     def rule(at: Placement) -> Rule:
@@ -79,7 +78,6 @@ def backward(grad_out: Any, query: Any, key: Any, value: Any, bias: Any, *others
         bias: the same, None if there was no mask.
         others: which gradients are wanted, the results of `forward`, and numbers.
     """
-
     from torch.distributed.tensor import Replicate
 
     rest = others[3:]
