@@ -7,7 +7,8 @@ and results come back when the work has ended. Nothing here opens a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
 from typing import Any, cast
@@ -80,11 +81,11 @@ class ThroughHost(dist.ProcessGroup):
         parts = torch.split(received, sizes[0])
         return Work(work, outputs, [p.view(t.shape) for p, t in zip(parts, outputs, strict=True)])
 
-    def barrier(self, opts: dist.BarrierOptions | None = None) -> Any:
+    def barrier(self, *options: Any) -> Any:
         """Wait for all processes; the device that torch names, or has not, takes no part."""
         wanted = dist.BarrierOptions()
-        if opts is not None:
-            wanted.timeout, wanted.asyncOp = opts.timeout, opts.asyncOp
+        for given in options:
+            wanted.timeout, wanted.asyncOp = given.timeout, given.asyncOp
         wanted.device = torch.device("cpu")
         return self.host.barrier(wanted)
 
@@ -146,11 +147,44 @@ def _collective(name: str) -> Callable[..., Any]:
         if not _any_on_device((first, others)):
             return call(first, *others, **options)
         copies = _host(first, read=name not in WRITTEN)
-        work = call(copies, *(_host(other) for other in others), **options)
+        given = [_host(other) for other in others]
+        with _summed(copies if name in READ_AND_WRITTEN else given, (*others, *options.values())):
+            work = call(copies, *given, **options)
         return Work(work, first, None if name in READ else copies)
 
     collective.__name__ = name
     return collective
+
+
+@contextmanager
+def _summed(copies: Any, options: Sequence[Any]) -> Iterator[None]:
+    """Multiply what is reduced where the sum is one of products, which gloo does not know.
+
+    FSDP2 asks for it where a program sets by what gradients are divided.
+
+    Args:
+        copies: what is reduced, in lists; other values are left alone.
+        options: of the collective; one of them may name a reduction, here a sum meanwhile.
+    """
+    asked = next((one for one in options if hasattr(one, "reduceOp")), None)
+    if asked is None or asked.reduceOp != dist.ReduceOp.PREMUL_SUM:
+        yield
+        return
+    reduction = asked.reduceOp
+    _multiply(copies, reduction.__getstate__()[1])
+    asked.reduceOp = dist.ReduceOp.SUM
+    try:
+        yield
+    finally:
+        asked.reduceOp = reduction
+
+
+def _multiply(copies: Any, factor: float | Tensor) -> None:
+    if isinstance(copies, list):
+        for one in copies:
+            _multiply(one, factor)
+    elif isinstance(copies, Tensor):
+        copies *= factor.cpu() if isinstance(factor, Tensor) else factor
 
 
 def _any_on_device(value: Any) -> bool:

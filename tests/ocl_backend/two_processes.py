@@ -70,6 +70,17 @@ def futures(made: Made, rank: int) -> list[Tensor]:
     return [first, functional_all_reduce(made(rank, 2), "sum", [0, 1]) * 1]
 
 
+def compare_scaled_sums(rank: int) -> None:
+    """FSDP2 asks for them; gloo has none to compare with."""
+    scaled = vars(dist.distributed_c10d)["_make_nccl_premul_sum"](0.5)
+    whole = torch.tensor([rank + 1.0, 4.0], device="ocl")
+    part = torch.zeros(1, device="ocl")
+    dist.reduce_scatter_tensor(part, whole, scaled)
+    assert part.item() == (4 if rank else 1.5)
+    dist.all_reduce(whole, scaled)
+    assert whole.tolist() == [1.5, 4]
+
+
 def compare_collectives(rank: int) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         for run in (reduced, gathered, scattered, exchanged, futures):
@@ -90,7 +101,7 @@ def compare_collectives(rank: int) -> None:
     assert objects == [{"rank": 0}, {"rank": 1}]
     group = dist.new_group([0, 1])
     dist.barrier(group)
-    dist.barrier(device_ids=[torch.ocl.device_count()])  # takes place on the host
+    dist.barrier(device_ids=[torch.accelerator.device_count()])  # takes place on the host
     dist.all_reduce(parts[0][:1], group=group)
     assert parts[0][0] == 10
 
@@ -202,7 +213,8 @@ def attended(place: Any, stays: bool, kv_heads: int, bias_shape: tuple[int, ...]
 
         leaves = [lay(tensor).requires_grad_() for tensor in given]
         mask = None if bias is None else lay(bias, Replicate())
-        out = nn.functional.scaled_dot_product_attention(*leaves, attn_mask=mask, **how)
+        q, k, v = leaves
+        out = nn.functional.scaled_dot_product_attention(q, k, v, mask, **how)
         out.backward(lay(grad))
         results.append([out, *(leaf.grad for leaf in leaves)])
     ours, theirs = results[1], results[0]
@@ -227,6 +239,7 @@ def main() -> None:
     dist.init_process_group()  # no name: torch asks which backend serves the accelerator
     rank = dist.get_rank()
     compare_collectives(rank)
+    compare_scaled_sums(rank)
     compare_training(rank)
     compare_normalisation(rank)
     torch.testing.assert_close(embedded(rank, "ocl"), embedded(rank, "cpu"))
