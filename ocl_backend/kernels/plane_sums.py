@@ -7,6 +7,7 @@ share the search for items and additions stay within a plane. No atomics, and on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -15,17 +16,33 @@ from torch import Tensor
 from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar
 from ocl_backend.kernels.owners import ALONE, are_possible
 from ocl_backend.kernels.scatter import NARROW, alert_not_deterministic, require_atomics
-from ocl_backend.kernels.vectors import in_type
+from ocl_backend.kernels.vectors import in_type, vector
 from oclgen.opencl.device import devices
 
-MACROS = """\
-#define LISTED 256
+PLANES = """\
 #define FLUSH \\
     for (long c = part * share; c < min((part + 1) * share, channels); ++c) \\
         for (int k = 0; k < listed; ++k) \\
             TOTAL_data[TOTAL_at + c * total_step_c + items[k]] \\
                 += weights[k] * LOAD_GRAD(GRAD_at + c * grad_step_c + sources[k]); \\
     listed = 0
+"""
+
+ROWS = """\
+#define FLUSH \\
+    for (int k = 0; k < listed; ++k) { \\
+        for (long c = part * share; c < min((part + 1) * share, channels); c += WIDTH) { \\
+            const long place = TOTAL_at + items[k] + c; \\
+            const V before = LOADS_TOTAL(place); \\
+            STORES_TOTAL(place, before + weights[k] * LOADS_GRAD(GRAD_at + sources[k] + c)); \\
+        } \\
+    } \\
+    listed = 0
+"""
+"""Where channels lie together: `share` is a multiple of the vector's width."""
+
+LISTING = """\
+#define LISTED 256
 #define ADD(item, source, weight) \\
     if (listed == LISTED) { \\
         FLUSH; \\
@@ -48,6 +65,7 @@ def owned_kernel(
     helpers: str = "",
     total: str = "total",
     grad: str = "grad",
+    width: int = 0,
 ) -> Kernel:
     """Return a kernel of owners; a launch gives it `NUMBERS` last, and moves the position `part`.
 
@@ -61,8 +79,14 @@ def owned_kernel(
         helpers: functions that it calls.
         total: the address operand that is added to.
         grad: the address operand that is added.
+        width: channels that lie together and are added at once; it divides them. 0: planes.
     """
-    macros = MACROS.replace("TOTAL", total).replace("GRAD", grad)
+    macros = (ROWS if width else PLANES) + LISTING
+    macros = macros.replace("TOTAL", total).replace("GRAD", grad)
+    if width == 1:
+        macros = macros.replace("LOADS_", "LOAD_").replace("STORES_", "STORE_")
+    macros = re.sub(r"\bWIDTH\b", str(width), macros)
+    macros = re.sub(r"\bV\b", vector(value, width or 1), macros)
     numbers = (Scalar(number, "long") for number in NUMBERS)
     given = (Operand("part", role="position"), *parameters, *numbers)
     body = in_type(LIST + walk + "FLUSH;\n", value)

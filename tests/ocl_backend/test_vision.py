@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 import ocl_backend  # noqa: F401 (lets torchvision be imported)
+from ocl_backend.ops.vision import deformable
 from ocl_backend.vision import composed
 from tests.ocl_backend.cpu_twin import assert_same, check, ocl, place
 
@@ -111,11 +112,14 @@ def test_aligned_regions_are_as_torchvisions_python_has_them() -> None:
     torch.testing.assert_close(composed.roi_align(x, rois, 0.5, 3, 2, 2, False), wanted)
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_convolution_of_moved_taps(device: Any, groups: int) -> None:
-    """With two groups of offsets, a mask, strides and dilation; all five gradients."""
+@pytest.mark.parametrize(("groups", "channels"), [(1, 6), (2, 4), (1, 8), (1, 32)])
+def test_convolution_of_moved_taps(device: Any, groups: int, channels: int) -> None:
+    """With two groups of offsets, a mask, strides and dilation; all five gradients.
+
+    On processors, channels of one group lie last and are read by vectors of 1, 4 and 16.
+    """
     torch.manual_seed(0)
-    x, weight = torch.randn(2, 4, 9, 8), torch.randn(6, 4 // groups, 3, 2)
+    x, weight = torch.randn(2, channels, 9, 8), torch.randn(6, channels // groups, 3, 2)
     offset, mask = torch.randn(2, 2 * 2 * 6, 5, 8) * 2, torch.rand(2, 2 * 6, 5, 8)
     numbers: dict[str, Any] = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 2)}
     check(
@@ -127,6 +131,22 @@ def test_convolution_of_moved_taps(device: Any, groups: int) -> None:
         *(t.to(place(device)) for t in (x, torch.zeros_like(offset), weight)), **numbers
     )
     assert_same(still, conv2d(x, weight, **numbers, groups=groups))
+
+
+@pytest.mark.parametrize("way", ["planes", "rows", "atomics"])
+def test_each_way_to_sample_gives_the_same(
+    device: Any, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Processors read rows of channels, devices with other memories planes."""
+    if way == "rows" and device.limits.kind == "gpu":
+        pytest.skip("owners of rows are for processors")
+    if way != "rows":
+        monkeypatch.setattr(deformable.DeformableArguments, "width", lambda *_: 0)
+    if way == "atomics":
+        monkeypatch.setattr(deformable, "owned_parts", lambda *_: 0)
+    torch.manual_seed(1)
+    x, offset, weight = torch.randn(2, 8, 6, 5), torch.randn(2, 8, 5, 4), torch.randn(3, 8, 2, 2)
+    check(device, ops.deform_conv2d, x, offset, weight)
 
 
 def test_under_autocast_and_in_half_precision(device: Any) -> None:

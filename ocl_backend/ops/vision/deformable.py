@@ -7,160 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from functools import cache
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
-from ocl_backend.kernels.scatter import NARROW, atomic_update
-from ocl_backend.kernels.vectors import in_type
+from ocl_backend.kernels.elementwise import launch
+from ocl_backend.kernels.plane_sums import owned_parts, zeros_to_add_to
+from ocl_backend.kernels.vectors import width_of_rows
+from ocl_backend.ops.vision.deformable_kernels import (
+    adding_kernel,
+    backward_kernel,
+    columns_kernel,
+)
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
 from oclgen.problem_parts import output_size
 
 MOST_ITEMS = 1 << 26
 """Items of the columns that exist at a time; images beyond them have their turns."""
-
-LOCATE = """\
-const T at_y = row - pad_y + move_y, at_x = column - pad_x + move_x;
-const T low_y = floor(at_y), low_x = floor(at_x);
-const T part_y = at_y - low_y, part_x = at_x - low_x;
-"""
-
-NEIGHBOURS = """\
-long at[4];
-bool inside[4];
-T weight_y[4], weight_x[4];
-for (int k = 0; k < 4; ++k) {
-    const T y = low_y + k / 2, x = low_x + k % 2;
-    inside[k] = y >= 0 && y < height && x >= 0 && x < width;
-    at[k] = inside[k] ? (long)y * image_step_y + (long)x * image_step_x : 0;
-    weight_y[k] = k / 2 ? part_y : 1 - part_y;
-    weight_x[k] = k % 2 ? part_x : 1 - part_x;
-}
-"""
-"""The items around a sample, which all channels share."""
-
-COLUMNS = (
-    LOCATE
-    + NEIGHBOURS
-    + """\
-for (long c = 0; c < channels; ++c) {
-    T sum = 0;
-    for (int k = 0; k < 4; ++k)
-        if (inside[k])
-            sum += weight_y[k] * weight_x[k] * LOAD_image(image_at + c * image_step_c + at[k]);
-    STORE_columns(columns_at + c * columns_step_c, sum * mask);
-}
-"""
-)
-
-BACKWARD = (
-    LOCATE
-    + NEIGHBOURS
-    + """\
-T shares[4] = {0, 0, 0, 0};
-for (long c = 0; c < channels; ++c) {
-    const T grad = LOAD_columns(columns_at + c * columns_step_c);
-    for (int k = 0; k < 4; ++k) {
-        if (inside[k]) {
-            const long item = c * image_step_c + at[k];
-            shares[k] += grad * LOAD_image(image_at + item);
-            UPDATE
-        }
-    }
-}
-T along_y = 0, along_x = 0, along_mask = 0;
-for (int k = 0; k < 4; ++k) {
-    along_mask += shares[k] * weight_y[k] * weight_x[k];
-    along_y += mask * (k / 2 ? shares[k] : -shares[k]) * weight_x[k];
-    along_x += mask * (k % 2 ? shares[k] : -shares[k]) * weight_y[k];
-}
-"""
-)
-
-UPDATE = "update(total_data + total_at + item, grad * mask * weight_y[k] * weight_x[k]);"
-
-OWNED = (
-    """\
-const long pixels = pixels_y * pixels_x;
-for (long tap = 0; tap < taps_y * taps_x; ++tap) {
-    for (long pixel = 0; pixel < pixels; ++pixel) {
-        const long source = tap * pixels + pixel;
-        const long row = tap / taps_x * dilation_y + pixel / pixels_x * stride_y;
-        const long column = tap % taps_x * dilation_x + pixel % pixels_x * stride_x;
-        const T move_y = LOAD_moves(moves_at + 2 * tap * pixels + pixel);
-        const T move_x = LOAD_moves(moves_at + (2 * tap + 1) * pixels + pixel);
-        const T mask = LOAD_factors(factors_at + source * factors_step);
-"""
-    + LOCATE
-    + NEIGHBOURS
-    + """\
-        for (int k = 0; k < 4; ++k) {
-            if (inside[k]) {
-                ADD(at[k], source, mask * weight_y[k] * weight_x[k]);
-            }
-        }
-    }
-}
-"""
-)
-
-OWNED_NUMBERS = (
-    *("taps_y", "taps_x", "pixels_y", "pixels_x", "stride_y", "stride_x", "dilation_y"),
-    *("dilation_x", "factors_step"),
-)
-
-NUMBERS = ("height", "width", "image_step_y", "image_step_x", "pad_y", "pad_x")
-
-
-def _operands(dtype: torch.dtype) -> list[Operand | Scalar]:
-    """Return what kernels take that walk samples and, in each, all channels."""
-    return [
-        Operand("image", dtype, "address"),
-        *(Operand(name, dtype) for name in ("move_y", "move_x", "mask")),
-        *(Operand(name, role="position") for name in ("row", "column")),
-        *(Scalar(name, "long") for name in NUMBERS),
-        Operand("columns", dtype, "address"),
-        *(Scalar(name, "long") for name in ("image_step_c", "columns_step_c", "channels")),
-    ]
-
-
-@cache
-def _kernel(dtype: torch.dtype) -> Kernel:
-    value = dtype_of(dtype).value
-    operands = tuple(_operands(dtype))
-    body = in_type(COLUMNS, value)
-    return Kernel("deform_columns", value, operands, body, scalar_only=True, work=256)
-
-
-@cache
-def _backward_kernel(dtype: torch.dtype, atomic: bool) -> Kernel:
-    """Return the kernel of offsets' and masks' gradients, which adds images' if it is `atomic`."""
-    value, helpers = dtype_of(dtype).value, ""
-    parameters = _operands(dtype)
-    if atomic:
-        wide = NARROW.get(dtype, dtype)
-        helpers = atomic_update(value, wide.itemsize, "add")
-        parameters.append(Operand("total", wide, "address"))
-    parameters += [Operand(f"along_{n}", dtype, "output") for n in ("y", "x", "mask")]
-    body = in_type(BACKWARD.replace("UPDATE", UPDATE if atomic else ""), value)
-    return Kernel(
-        "deform_backward", value, tuple(parameters), body, helpers, scalar_only=True, work=256
-    )
-
-
-@cache
-def _owned_kernel(dtype: torch.dtype) -> Kernel:
-    parameters: tuple[Operand | Scalar, ...] = (
-        Operand("total", NARROW.get(dtype, dtype), "address"),
-        *(Operand(name, dtype, "address") for name in ("moves", "factors", "grad")),
-        *(Scalar(name, "long") for name in (*NUMBERS, *OWNED_NUMBERS)),
-    )
-    return owned_kernel("deform_owned", dtype_of(dtype).value, parameters, OWNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,63 +57,119 @@ class DeformableArguments:
         """Return what a launch is given of an image's plane and its padding."""
         return [*image.shape[2:], image.stride(2), image.stride(3), *self.padding]
 
-    def walked(self, image: Tensor, offset: Tensor) -> dict[str, tuple[int, ...]]:
+    def width(self, x: Tensor) -> int:
+        """Return how many channels, which then lie last, are read at once; 0: planes are read."""
+        limits = devices()[x.get_device()].limits
+        if limits.kind != "cpu" or self.groups > 1:
+            return 0
+        return width_of_rows(max(x.shape[1] // self.offset_groups, 1), limits)
+
+    def owners(self, x: Tensor, width: int) -> tuple[int, int]:
+        """Return into how many parts owners of gradients share channels, and vectors' width.
+
+        Args:
+            x: images.
+            width: that is wanted.
+        """
+        channels = x.shape[1] // self.offset_groups
+        for narrower in (width, *((1,) if width > 1 else ())):
+            many = channels // max(narrower, 1)
+            if parts := owned_parts(x.get_device(), len(x) * self.offset_groups, many):
+                return parts, narrower
+        return 0, 0  # atomics, which read planes
+
+    def walked(self, image: Tensor, offset: Tensor, width: int) -> dict[str, tuple[int, ...]]:
         """Return how operands move along [n, offset groups, kh, kw, oh, ow].
 
         Args:
             image: images.
             offset: how taps move.
+            width: channels that are read at once, 0: planes.
         """
         c = image.shape[1]
         channels, taps_x = c // self.offset_groups, self.kernel[1]
         (stride_y, stride_x), (along_y, along_x) = self.stride, self.dilation
         row, tap = offset.shape[3], offset.shape[2:].numel()
-        step = prod(self.kernel) * tap
+        taps = prod(self.kernel)
+        step = taps * tap
+        planes = (channels * step, taps_x * tap, tap, row, 1)
+        rows = (channels, taps_x * c, c, row * taps * c, taps * c)
         return {
             "image": (image.stride(0), channels * image.stride(1), 0, 0, 0, 0),
             "row": (0, 0, along_y, 0, stride_y, 0),
             "column": (0, 0, 0, along_x, 0, stride_x),
-            "columns": (c * step, channels * step, taps_x * tap, tap, row, 1),
+            "columns": (c * step, *(rows if width else planes)),
         }
 
-    def columns(self, image: Tensor, offset: Tensor, factors: Tensor) -> Tensor:
-        """Return sampled images, [n, groups, channels of a group * taps, pixels]."""
+    def weights(self, weight: Tensor, width: int) -> Tensor:
+        """Return weights [groups, out channels of a group, channels and taps as columns lie]."""
+        split = weight.reshape(self.groups, len(weight) // self.groups, weight.shape[1], -1)
+        return (split.mT if width else split).flatten(2)
+
+    def weights_back(self, grad: Tensor, weight: Tensor, width: int) -> Tensor:
+        """Return what `weights` made of `weight`, here its gradient, in the shape of `weight`."""
+        taps = prod(self.kernel)
+        if width:
+            grad = grad.view(*grad.shape[:2], taps, weight.shape[1]).mT
+        return grad.reshape(weight.shape)
+
+    def columns(self, image: Tensor, offset: Tensor, factors: Tensor, width: int) -> Tensor:
+        """Return sampled images, [n, groups, channels of a group and taps, pixels].
+
+        Rows of pixels lie together, or columns where `width` channels are read at once.
+        """
         (n, c), pixels = image.shape[:2], offset.shape[2:]
-        channels, step = c // self.offset_groups, prod(self.kernel) * pixels.numel()
-        columns = image.new_empty(n, self.groups, c // self.groups * prod(self.kernel),
-                                  pixels.numel())  # fmt: skip
+        taps, many = prod(self.kernel), pixels.numel()
+        channels, step = c // self.offset_groups, taps * many
+        sizes = (many, c // self.groups * taps)
+        columns = image.new_empty(n, self.groups, *(sizes if width else sizes[::-1]))
         if columns.numel():
+            if width:
+                image = image.contiguous(memory_format=torch.channels_last)
             shape = (n, self.offset_groups, *self.kernel, *pixels)
             given: list[Tensor | float] = [image, *self.moves(offset), factors]
             given += [*self.numbers(image), columns, image.stride(1), step, channels]
-            launch(_kernel(image.dtype), shape, given, self.walked(image, offset))
-        return columns
+            kernel = columns_kernel(image.dtype, width)
+            launch(kernel, shape, given, self.walked(image, offset, width))
+        return columns.mT if width else columns
 
     def scattered(
-        self, grad: Tensor, image: Tensor, offset: Tensor, factors: Tensor
+        self, grad: Tensor, image: Tensor, offset: Tensor, factors: Tensor, parts: int, width: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of image, offset and factors for those of the columns."""
+        """Return the gradients of image, offset and factors for those of the columns.
+
+        Args:
+            grad: the gradients, dense as `columns` lets them lie.
+            image: dense images.
+            offset: how taps move.
+            factors: what they count.
+            parts: of owners.
+            width: channels that are read at once.
+        """
         (n, c), pixels = image.shape[:2], offset.shape[2:]
         shape = (n, self.offset_groups, *self.kernel, *pixels)
         channels = c // self.offset_groups
-        parts = owned_parts(image.get_device(), n * self.offset_groups, channels)
-        total = zeros_to_add_to("deform_conv2d_backward_ocl", image, image.shape, parts)
+        size = (n, *image.shape[2:], c) if width else image.shape
+        total = zeros_to_add_to("deform_conv2d_backward_ocl", image, size, parts)
+        if width:
+            total = total.permute(0, 3, 1, 2)
+            image = image.contiguous(memory_format=torch.channels_last)
         along = torch.empty_like(offset, memory_format=torch.contiguous_format)
         counts = image.new_empty(shape)
         if grad.numel():
             step = shape[2] * shape[3] * pixels.numel()
-            walked = self.walked(image, offset)
+            walked = self.walked(image, offset, width)
             walked["total"] = walked["image"]
             given: list[Tensor | float] = [image, *self.moves(offset), factors]
             given += [*self.numbers(image), grad, image.stride(1), step, channels]
             given += [*([] if parts else [total]), *self.moves(along), counts]
-            launch(_backward_kernel(image.dtype, not parts), shape, given, walked)
+            launch(backward_kernel(image.dtype, not parts, width), shape, given, walked)
             if parts:
-                self._add_owned(total, grad, offset.contiguous(), factors, parts)
+                self._add_owned(total, grad, offset.contiguous(), factors, parts, width)
         return total.to(image.dtype), along, counts
 
     def _add_owned(
-        self, total: Tensor, grad: Tensor, offset: Tensor, factors: Tensor, parts: int
+        self, total: Tensor, grad: Tensor, offset: Tensor, factors: Tensor, parts: int, width: int
     ) -> None:
         """Add the gradient of images to `total` for that of columns; all tensors are dense.
 
@@ -255,7 +177,8 @@ class DeformableArguments:
         """
         n, c, groups = len(total), total.shape[1], self.offset_groups
         pixels = offset.shape[2:]
-        channels, step = c // groups, prod(self.kernel) * pixels.numel()
+        taps, many = prod(self.kernel), pixels.numel()
+        channels, step = c // groups, taps * many
         spread = any(factors.stride())
         if spread:
             factors = factors.contiguous()
@@ -265,17 +188,14 @@ class DeformableArguments:
             "total": (total.stride(0), channels * total.stride(1), 0),
             "moves": (2 * groups * step, 2 * step, 0),
             "factors": (groups * moved, moved, 0),
-            "grad": (c * step, channels * step, 0),
+            "grad": (c * step, channels * (1 if width else step), 0),
         }
         numbers = (*self.kernel, *pixels, *self.stride, *self.dilation, int(spread))
-        owned = (-(-channels // parts), channels, total.stride(1), step)
-        given = [total, offset, factors, grad, *self.numbers(total), *numbers, *owned]
-        launch(_owned_kernel(grad.dtype), (n, groups, parts), given, walked)
-
-
-def _weights(weight: Tensor, groups: int) -> Tensor:
-    """Return weights [groups, out channels, channels * taps] of a group each."""
-    return weight.reshape(groups, len(weight) // groups, -1)
+        steps = (c, taps * c) if width else (many, 1)
+        share = ceil_div(channels // max(width, 1), parts) * max(width, 1)
+        owned = (share, channels, total.stride(1), step)
+        given = [total, offset, factors, grad, *self.numbers(total), *numbers, *steps, *owned]
+        launch(adding_kernel(grad.dtype, width), (n, groups, parts), given, walked)
 
 
 def _geometry(weight: Tensor, numbers: tuple[int, ...]) -> DeformableArguments:
@@ -358,9 +278,10 @@ def deform_conv2d(
     geometry = check_offsets(x, weight, offset, rest)
     check_alike(x, weight=weight, offset=offset, mask=mask, bias=bias)
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
-    weights, parts = _weights(weight, geometry.groups), []
+    width, parts = geometry.width(x), []
+    weights = geometry.weights(weight, width)
     for own, moved, counts in _parts(many, x, offset, factors):
-        columns = geometry.columns(own, moved, counts)
+        columns = geometry.columns(own, moved, counts, width)
         parts.append((weights @ columns).view(len(own), len(weight), *offset.shape[2:]))
     return torch.cat(parts) + bias.view(-1, 1, 1)
 
@@ -379,18 +300,21 @@ def deform_conv2d_backward(
     geometry = _geometry(weight, tuple(rest))
     check_alike(x, grad=grad, weight=weight, offset=offset, mask=mask)
     factors, many = geometry.factors(mask, offset, bool(use_mask)), _turns(x, offset, weight)
-    weights, parts = _weights(weight, geometry.groups), []
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    owners, width = geometry.owners(x[:many], geometry.width(x))
+    weights = geometry.weights(weight, width)
     grad_weights = torch.zeros_like(weights)
     for given, own, moved, counts in _parts(many, grad, x.contiguous(), offset, factors):
         channels = len(weight) // geometry.groups
         rows = given.reshape(len(own), geometry.groups, channels, offset.shape[2:].numel())
-        columns = geometry.columns(own, moved, counts)
+        columns = geometry.columns(own, moved, counts, width)
         grad_weights += (rows @ columns.mT).sum(0)
-        spread = (weights.mT @ rows).contiguous()
-        parts.append(geometry.scattered(spread, own, moved, counts))
+        spread = (rows.mT @ weights if width else weights.mT @ rows).contiguous()
+        parts.append(geometry.scattered(spread, own, moved, counts, owners, width))
     grad_x, grad_offset, grad_factors = (torch.cat(part) for part in zip(*parts, strict=True))
     grad_mask = grad_factors.view(mask.shape) if use_mask else torch.zeros_like(mask)
-    return grad_x, grad_weights.view(weight.shape), grad_offset, grad_mask, grad.sum((0, 2, 3))
+    grad_weight = geometry.weights_back(grad_weights, weight, width)
+    return grad_x, grad_weight, grad_offset, grad_mask, grad.sum((0, 2, 3))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
