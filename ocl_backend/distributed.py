@@ -81,11 +81,11 @@ class ThroughHost(dist.ProcessGroup):
         parts = torch.split(received, sizes[0])
         return Work(work, outputs, [p.view(t.shape) for p, t in zip(parts, outputs, strict=True)])
 
-    def barrier(self, *options: Any) -> Any:
+    def barrier(self, *given: Any, **named: Any) -> Any:
         """Wait for all processes; the device that torch names, or has not, takes no part."""
         wanted = dist.BarrierOptions()
-        for given in options:
-            wanted.timeout, wanted.asyncOp = given.timeout, given.asyncOp
+        for options in (*given, *named.values()):
+            wanted.timeout, wanted.asyncOp = options.timeout, options.asyncOp
         wanted.device = torch.device("cpu")
         return self.host.barrier(wanted)
 
@@ -207,9 +207,11 @@ def _host(value: Any, read: bool = True) -> Any:
 
 def _copy(source: Any, target: Any) -> None:
     if isinstance(target, Tensor):
-        if target is not source:
+        if target.is_sparse:
             with torch.no_grad():  # a detached sparse tensor would alone get the new values
                 target.copy_(source)
+        elif target is not source:
+            target.data.copy_(source)  # no write that autograd counts, as gloo's own is none
     else:
         for one, other in zip(source, target, strict=True):
             _copy(one, other)

@@ -70,9 +70,20 @@ def futures(made: Made, rank: int) -> list[Tensor]:
     return [first, functional_all_reduce(made(rank, 2), "sum", [0, 1]) * 1]
 
 
+def compare_views_with_gradients(rank: int) -> None:
+    """What a process receives is no write for autograd, which forbids some of views."""
+    for device in ("cpu", "ocl"):
+        leaf = torch.ones(4, device=device, requires_grad=True)
+        first, _ = (leaf * (rank + 1)).split(2)
+        dist.broadcast(first, 1)
+        first.sum().backward()
+        assert first.tolist() == [2, 2]
+        assert leaf.grad is not None and leaf.grad.tolist() == [rank + 1, rank + 1, 0, 0]
+
+
 def compare_scaled_sums(rank: int) -> None:
     """FSDP2 asks for them; gloo has none to compare with."""
-    scaled = vars(dist.distributed_c10d)["_make_nccl_premul_sum"](0.5)
+    scaled = vars(dist)["_make_nccl_premul_sum"](0.5)
     whole = torch.tensor([rank + 1.0, 4.0], device="ocl")
     part = torch.zeros(1, device="ocl")
     dist.reduce_scatter_tensor(part, whole, scaled)
@@ -240,6 +251,7 @@ def main() -> None:
     rank = dist.get_rank()
     compare_collectives(rank)
     compare_scaled_sums(rank)
+    compare_views_with_gradients(rank)
     compare_training(rank)
     compare_normalisation(rank)
     torch.testing.assert_close(embedded(rank, "ocl"), embedded(rank, "cpu"))
