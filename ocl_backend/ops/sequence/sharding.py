@@ -54,7 +54,7 @@ def forward(query: Any, key: Any, value: Any, bias: Any = None, *others: Any, **
         key: as above.
         value: as above.
         bias: the same, None if there is no mask.
-        others: what is not shared out, as far as it is given by position.
+        others: the arguments given by position that are no tensors.
     """
     from torch.distributed.tensor import Replicate
 
