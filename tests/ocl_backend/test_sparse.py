@@ -325,3 +325,23 @@ def test_gradients_of_reduced_products(device: Any, reduce: str) -> None:
         assert rows.grad is not None
         found.append([out, rows.grad.to_dense(), columns.grad])
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangular_systems_of_blocks(device: Any, upper: bool, dtype: Any) -> None:
+    """torch's solver for the CPU is wrong for a diagonal of ones, and may crash for lower ones."""
+    torch.manual_seed(0)
+    whole = torch.randn(6, 6, dtype=dtype) + 4 * torch.eye(6)
+    right = torch.randn(6, 2, dtype=dtype)
+    blocks = whole.to_sparse_bsr((2, 2)).to(place(device))
+    for transpose in (False, True):
+        for ones in (False, True):
+            how: dict[str, Any] = {"upper": upper, "transpose": transpose, "unitriangular": ones}
+            wanted = torch.triangular_solve(right, whole, **how)[0]
+            ours = torch.triangular_solve(right.to(place(device)), blocks, **how)
+            assert_same(ours[0], wanted)
+            assert ours[1].numel() == 0
+            out = torch.empty(0, dtype=dtype, device=place(device)), ours[1]
+            torch.triangular_solve(right.to(place(device)), blocks, **how, out=out)
+            assert_same(out[0], wanted)
