@@ -28,6 +28,7 @@ CHUNK_BYTES = 16
 """What kernels read at once of rows that are so long."""
 OPERATOR = "scaled_dot_product_attention"
 """The operator's name in warnings and profiles."""
+_kept: list[Any] = []
 
 
 def attention(
@@ -100,6 +101,26 @@ def attention_backward(
         grad_k, grad_v = torch.empty_like(k), torch.empty_like(v)
         run("bwd_kv", given, (grad_k, grad_v))
     return grad_q, grad_k, grad_v, None
+
+
+def describe() -> None:
+    """Tell torch which shapes the gradients have, where it has no description (2.11 and 2.12).
+
+    torch.compile and DTensor ask for it before they call the operator.
+    """
+    name = "_scaled_dot_product_fused_attention_overrideable_backward"
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
+        aten: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        aten.impl(name, _described, "Meta")
+        _kept.append(aten)
+
+
+def _described(
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None,
+    grad_input_mask: Sequence[bool], *_: Any, **__: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    wanted = zip((query, key, value), grad_input_mask[:3], strict=True)
+    return (*(torch.empty_like(one) if asked else None for one, asked in wanted), None)
 
 
 class _Call:
