@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 Sizes = Sequence[int]
@@ -131,3 +132,41 @@ def contiguous_strides(shape: Sizes) -> tuple[int, ...]:
     for dim in range(len(shape) - 2, -1, -1):
         strides[dim] = strides[dim + 1] * max(shape[dim + 1], 1)
     return tuple(strides)
+
+
+@lru_cache(maxsize=4096)
+def iterated_strides(shape: Sizes, operands: tuple[Sizes, ...]) -> tuple[int, ...]:
+    """Return the strides of a result that lies as its operands do, by torch's `TensorIterator`.
+
+    Dimensions are sorted by insertion: the first operand that moves along both of two decides.
+
+    Args:
+        shape: of the result.
+        operands: how each moves along its dimensions, in items; 0: it does not.
+    """
+    order = list(reversed(range(len(shape))))  # the innermost dimension first
+    for place in range(1, len(order)):
+        at = place
+        for before in range(place - 1, -1, -1):
+            later = _lies_outside(order[before], order[at], shape, operands)
+            if later is None:
+                continue
+            if not later:
+                break
+            order[before], order[at] = order[at], order[before]
+            at = before
+    strides, step = [0] * len(shape), 1
+    for dim in order:
+        strides[dim], step = step, step * max(shape[dim], 1)
+    return tuple(strides)
+
+
+def _lies_outside(dim: int, other: int, shape: Sizes, operands: tuple[Sizes, ...]) -> bool | None:
+    """Say whether `dim` moves in longer steps than `other`; None: no operand decides."""
+    for steps in operands:
+        if steps[dim] and steps[other]:
+            if steps[dim] != steps[other]:
+                return steps[dim] > steps[other]
+            if shape[dim] > shape[other]:
+                return True
+    return None

@@ -40,6 +40,16 @@ class Places:
         common = faults.NUMBERS[self.operator], int(rule.wraps)
         return (*self.sizes, *self.steps, *self.dims, *common)
 
+    def moves(self) -> tuple[tuple[int, ...], ...]:
+        """Return how the tensor and each index move along `shape`, in items."""
+        rank = len(self.shape)
+        walked = [self.strides]
+        for index in self.indices:
+            along = zip(self.shape[rank - index.dim() :], index.shape, index.stride(), strict=True)
+            steps = (step if own == size else 0 for size, own, step in along)
+            walked.append((*(0,) * (rank - index.dim()), *steps))
+        return tuple(walked)
+
     def check(self) -> None:
         """Refuse an index that is taken of no items at all.
 

@@ -269,3 +269,26 @@ def test_expanded_tensors_are_written_to_with_a_warning(device: Any, name: str) 
             else:
                 TO_PLACES[name](x, i, torch.full((3,), 2.0, device=where))
         assert x.tolist() == [2.0] * 6
+
+
+def test_items_lie_in_memory_as_on_the_cpu(device: Any) -> None:
+    """A batch in channels_last that is shuffled stays so: `nn.SyncBatchNorm` is tried with one."""
+    images = torch.randn(4, 2, 5, 6).to(memory_format=torch.channels_last)
+    order = torch.tensor([2, 0, 3, 1])
+    table = torch.tensor([[0, 1, 3], [2, 2, 0]]).t()
+    reads: list[Callable[[Any, Any, Any], Any]] = [
+        lambda x, i, t: x[i],
+        lambda x, i, t: x[:, :, i],
+        lambda x, i, t: x[:, i % 2],
+        lambda x, i, t: x[i, :, i],
+        lambda x, i, t: x[i > 0],
+        lambda x, i, t: x.transpose(1, 3)[i],
+        lambda x, i, t: x[t],
+        lambda x, i, t: x.contiguous()[:, :, t],
+    ]
+    there = [x.to(place(device)) for x in (images, order, table)]
+    there[2] = there[2].t().contiguous().t()
+    for number, take in enumerate(reads):
+        wanted, ours = take(images, order, table), take(*there)
+        assert ours.stride() == wanted.stride(), number
+        assert torch.equal(ours.cpu(), wanted), number

@@ -18,7 +18,7 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index, check_written
 from ocl_backend.dispatch.outputs import apart, into
-from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
+from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import Combine, Locate, read, write, writing
@@ -102,9 +102,9 @@ def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[in
 
 
 def index(x: Tensor, indices: Indices) -> Tensor:
-    """Return x[indices]."""
+    """Return x[indices], which lies in memory as x and the indices do."""
     shape, locate = locate_indices(x, indices, "index")
-    return read(x, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
+    return read(x, locate, x.new_empty_strided(shape, iterated_strides(shape, locate(x).moves())))
 
 
 def index_put_(
@@ -122,7 +122,7 @@ def _on(values: Tensor, x: Tensor) -> Tensor:
     """Return a number on x's device; tensors of dimensions must lie there."""
     if values.dim() and values.device != x.device:
         raise RuntimeError(f"values on {values.device} for a tensor on {x.device}")
-    return values.to(x.device) if values.device != x.device else values
+    return values.to(x.device)
 
 
 def along(dim: int, index: Tensor, operator: str) -> Locate:
