@@ -91,6 +91,24 @@ TEST_CASE("what is enqueued behind a launch without a program waits, and keeps i
   CHECK(fake::log() == Log{"late", "ready", "late"});
 }
 
+TEST_CASE("a large write waits behind a launch, unless it is larger than all copies may be") {
+  const Python python;
+  const Owned late(pending(1, "late"));
+  const auto a = items(), b = items();
+  fill(a, 1);
+  constexpr size_t kLarge = size_t(1) << 20, kTooLarge = (size_t(256) << 20) + 1;
+  const auto large = ocl::allocate(0, kLarge), too_large = ocl::allocate(0, kTooLarge);
+  std::vector<char> bytes(kTooLarge, 'x');
+  CHECK(run(late, a, b, 10) == 0);
+  ocl::write(large.get(), bytes.data(), kLarge, false);
+  bytes[0] = 'y';
+  CHECK(fake::log().empty());
+  ocl::write(too_large.get(), bytes.data(), kTooLarge, false);
+  CHECK(fake::log() == Log{"late"});
+  ocl::read(bytes.data(), large.get(), kLarge);
+  CHECK(bytes[0] == 'x');
+}
+
 TEST_CASE("memory that is freed behind a waiting launch serves later ones alone") {
   const Python python;
   const Owned late(pending(1, "late")), ready(adding("ready"));

@@ -161,6 +161,38 @@ def test_threads_wait_each_in_its_order(device: Any, late: Late) -> None:
         assert all(map(torch.equal, found[number], tensors))
 
 
+def test_images_go_behind_what_waits(device: Any, late: Late) -> None:
+    """A loader's next batch: the caller may change it, and goes on to ask for more programs."""
+    n = unmet()
+    images = torch.randn(1 << 17)  # more than what is always staged
+    expected = images.clone()
+    before = torch.ones(n, device=place(device)).cumsum(0)
+    waits = late.waits
+    there = images.to(place(device))
+    images.zero_()
+    assert late.waits == waits
+    assert torch.equal(there.cpu(), expected)
+    assert late.waits > waits
+    assert before[-1].item() == n
+
+
+def test_a_first_gradient_of_a_convolution_waits_for_nothing(device: Any, late: Late) -> None:
+    """The operators that torch leaves to devices are refused by its CPU whatever the call."""
+    n = unmet()
+    x = torch.randn(2, 3, n, n, device=place(device), requires_grad=True)
+    weight = torch.randn(4, 3, 3, 3, device=place(device), requires_grad=True)
+    waits = late.waits
+    torch.nn.functional.conv2d(x, weight).sum().backward()
+    assert late.waits == waits
+    assert x.grad is not None and weight.grad is not None
+    torch.testing.assert_close(
+        weight.grad.cpu(),
+        torch.nn.grad.conv2d_weight(x.detach().cpu(), weight.shape, torch.ones(2, 4, n - 2, n - 2)),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
 def test_a_training_step_is_the_same(device: Any, late: Late) -> None:
     def losses() -> list[float]:
         torch.manual_seed(0)

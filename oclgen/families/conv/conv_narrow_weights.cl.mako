@@ -141,8 +141,6 @@ void store(__local const float *sums, __global ${out_type} *out,
         const int tap = tile % TAP_TILES * TAP_ROWS + of_tile / TAPS_W % TAP_ROWS;
         __local const float *lanes = sums + of_tile * ITEMS + tile * LOCAL_K;
         float sum = 0.0f;
-        // by itself the compiler writes out all of it, once for each channel of a tile
-        #pragma unroll 4
         for (int k = 0; k < LOCAL_K; ++k) {
             // neighbours begin one bank apart
             sum += lanes[(k + n) % LOCAL_K];

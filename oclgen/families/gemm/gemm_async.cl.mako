@@ -52,11 +52,8 @@ ${tiles.instructions()}
 % if shared:
 ${tiles.passing()}
 % endif
-<%def name="store(i)">\
-<%
-    conditions = ("wide", *text.owner(i), *[f"{text.row(i)} < m"] * text.edge_m)
-    four = text.sums_of(i)[0]
-%>\
+<%def name="store(i, four)">\
+<% conditions = ("wide", *text.owner(i), *[f"{text.row(i)} < m"] * text.edge_m) %>\
     if (${" && ".join(conditions)}) {
         __global float *out = c + (${text.row(i)}) * (long)ld_c;
 % if residual:
@@ -74,79 +71,36 @@ ${tiles.passing()}
 % endfor
     }
 </%def>\
-<%def name="stored()">\
+<%def name="store_words(first, rows, value)">\
+        // a loop, though its sums go through memory: written out, it would be most of the text
+        #pragma unroll 1
+        for (int at = 0; at < ${rows * item_n}; ++at) {
+            const int i = at / ${item_n}${plus(first)}, j = at % ${item_n};
+            const int row = m0 + i / 4 * ${4 * local_m} + i % 4, column = n0 + j / 4 * ${4 * local_n} + j % 4;
+            if (row < m && column < n${f" && part == i % {sum_rows} % {local_k}" if local_k > 1 else ""}) {
+                __global float *out = c + row * (long)ld_c + column;
+                const float value = ${value}${text.plus_terms_there};
+                *out = ACT(value);
+            }
+        }
+</%def>\
+<%def name="stored(first, rows, four, words)">\
 % if text.stores_vectors:
-% for i in range(item_m):
-${store(i)}\
+% for r in range(rows):
+${store(first + r, four(r))}\
 % endfor
 % endif
     ${"if (!wide) " if text.stores_vectors else ""}{
+${words()}\
+    }
+</%def>\
+<%def name="words_of_sums()">\
         const float sums[${item_m * item_n}] = {
 % for i in range(item_m):
             ${", ".join(text.sums_of(i)[1](j, x) for j in chunks_n for x in range(4))}${"," if i < item_m - 1 else ""}
 % endfor
         };
-        // a loop, though its sums go through memory: written out, it would be most of the text
-        #pragma unroll 1
-        for (int at = 0; at < ${item_m * item_n}; ++at) {
-            const int i = at / ${item_n}, j = at % ${item_n};
-            const int row = m0 + i / 4 * ${4 * local_m} + i % 4, column = n0 + j / 4 * ${4 * local_n} + j % 4;
-            if (row < m && column < n${f" && part == i % {sum_rows} % {local_k}" if local_k > 1 else ""}) {
-                __global float *out = c + row * (long)ld_c + column;
-                const float value = sums[at]${text.plus_terms_there};
-                *out = ACT(value);
-            }
-        }
-    }
-</%def>\
-<%def name="stored_slices(first)">\
-<%
-    together = range(text.chunks_together)
-    across = len(chunks_n) // len(together)
-    apart = 4 * local_n
-    within = lambda j: f"if (first_column{plus(j * apart)} < n) " if text.edge_n else ""
-%>\
-    // each slice's work-items store a share, in a loop: written out, it would be most of the text
-    #pragma unroll 1
-    for (int s = part; s < ${sum_rows * across}; s += ${local_k}) {
-        const int i = ${f"s / {across}" if across > 1 else "s"}${plus(first)}, row = m0 + i / 4 * ${4 * local_m} + i % 4;
-        const int first_column = n0${f" + s % {across} * {len(together) * apart}" if across > 1 else ""};
-        __local const float4 *sums = slices + s * ${len(together) * items};
-        __global float *line = c + row * (long)ld_c + first_column;
-% if text.edge_m:
-        if (row >= m) {
-            continue;
-        }
-% endif
-% if text.stores_vectors:
-        if (wide) {
-% if residual:
-            // read together: one by one, each would wait for memory
-            float4 ${", ".join(f"theirs{j}" for j in together)};
-% for j in together:
-            ${within(j)}theirs${j} = *(__global const float4 *)RESIDUAL(line${plus(j * apart)});
-% endfor
-% endif
-% for j in together:
-            ${within(j)}{
-                const float4 value = ${text.sum_of_slices("sums", j * items)}${text.plus_terms_of("first_column", j)};
-                *(__global float4 *)(line${plus(j * apart)}) = ACT(value);
-            }
-% endfor
-            continue;
-        }
-% endif
-        #pragma unroll 1
-        for (int x = 0; x < ${4 * len(together)}; ++x) {
-            const int at = x / 4 * ${apart} + x % 4, column = first_column + at;
-            if (column < n) {
-                __global float *out = line + at;
-                __local const float *words = (__local const float *)(sums + x / 4 * ${items}) + x % 4;
-                const float value = ${text.sum_of_slices("words", 0, 4)}${text.plus_terms_there};
-                *out = ACT(value);
-            }
-        }
-    }
+${store_words(0, item_m, "sums[at]")}\
 </%def>\
 <%def name="keep(i, four)">\
     if (${text.owner(i)[0]}) {
@@ -276,7 +230,7 @@ ${gather()}\
 ${keep(first + r, text.slices_of(r))}\
 % endfor
 % else:
-${stored_slices(first)}\
+${stored(first, sum_rows, text.slices_of, lambda: store_words(first, sum_rows, text.word_of_slices))}\
 % endif
 % if first + sum_rows < item_m:
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -289,7 +243,7 @@ ${tiles.settle(config, text.sums_of, text.owner)}\
 % if shared or local_k == 1:
     // adding zero moves a sum to where a vector's store wants it; before, no other register's
     // place hangs on that, and none shares a bank with the operand that is read beside it
-${stored()}\
+${stored(0, item_m, lambda i: text.sums_of(i)[0], words_of_sums)}\
 % endif
 % endif
 </%def>\

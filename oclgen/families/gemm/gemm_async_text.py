@@ -19,9 +19,6 @@ Four = Callable[[int], str]
 One = Callable[[int, int], str]
 """Text of one sum of a chunk of columns."""
 
-MOST_TOGETHER = 4
-"""Chunks of four sums whose residuals a work-item reads together, so that they wait once."""
-
 
 class Side(NamedTuple):
     """An operand's tile, as rows of k in local memory, and where it comes from.
@@ -131,28 +128,21 @@ class Text(TileEdges):
         """Return how to write four sums of row r of those whose slices lie in local memory."""
         c = self.config
         items, chunks = c.local_m * c.local_n, c.item_n // 4
-        return lambda j: self.sum_of_slices("slices", (r * chunks + j) * items)
 
-    def sum_of_slices(self, first: str, place: int, words: int = 1) -> str:
-        """Return the text of a sum of those whose slices lie in local memory.
+        def four(j: int) -> str:
+            places = (((p * c.sum_rows + r) * chunks + j) * items for p in range(c.local_k))
+            return " + ".join(f"slices[{place}]" for place in places)
 
-        Args:
-            first: pointer to a sum of the first slice.
-            place: items behind it.
-            words: items of `first` in four neighbouring sums: 1, or 4 single ones.
-        """
-        c = self.config
-        apart = c.local_m * c.local_n * c.sum_rows * (c.item_n // 4) * words
-        return " + ".join(f"{first}[{place + p * apart}]" for p in range(c.local_k))
+        return four
 
     @property
-    def chunks_together(self) -> int:
-        """Chunks of a row that a work-item adds up together: as many as give each slice a share."""
+    def word_of_slices(self) -> str:
+        """Return the text of sum `at` of those whose slices lie in local memory, row by row."""
         c = self.config
-        chunks = c.item_n // 4
-        most = max(c.sum_rows * chunks // c.local_k, 1)
-        fits = (count for count in range(min(most, MOST_TOGETHER), 0, -1) if chunks % count == 0)
-        return next(fits)
+        words = 4 * c.local_m * c.local_n
+        part = words * c.sum_rows * (c.item_n // 4)
+        places = (f"at / 4 * {words} + at % 4{plus(p * part)}" for p in range(c.local_k))
+        return " + ".join(f"((__local const float *)slices)[{place}]" for place in places)
 
     def owner(self, i: int) -> tuple[str, ...]:
         """Return the condition under which a work-item has the sums of its row i, if any."""
@@ -161,17 +151,10 @@ class Text(TileEdges):
 
     def plus_terms(self, i: int, j: int) -> str:
         """Return what is added to the four results of chunk j in row i: bias and residual."""
-        return self._terms(self.row(i), self.column(j), j)
-
-    def plus_terms_of(self, first: str, j: int) -> str:
-        """Return the same for chunk j of those that begin at column `first` of `row`."""
-        return self._terms("row", f"{first}{plus(j * self.config.local_n * 4)}", j)
-
-    def _terms(self, row: str, column: str, j: int) -> str:
         bias = {
             "none": "",
-            "m": f" + bias[{row}]",
-            "n": f" + vload4(0, bias + {column})",
+            "m": f" + bias[{self.row(i)}]",
+            "n": f" + vload4(0, bias + {self.column(j)})",
         }[self.problem.bias]
         return f"{bias} + theirs{j}" if self.problem.residual else bias
 
