@@ -24,8 +24,8 @@ namespace {
 // Up to this size a write is staged: the caller goes on while the device is still busy.
 constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
-// While launches wait for their programs, larger writes are staged, too: the caller goes on and asks
-// for the next programs. This bounds the bytes of the host's memory that all copies take.
+// While launches wait for programs, larger writes are staged, too: the caller goes on and asks for
+// the next programs. This bounds the bytes of the host's memory that all copies take.
 constexpr size_t kHeldBytes = size_t(256) << 20;
 constexpr const char* kHostToDevice = "copy host to device";
 constexpr const char* kWithinDevice = "copy within device";
