@@ -177,7 +177,7 @@ def test_images_go_behind_what_waits(device: Any, late: Late) -> None:
 
 
 def test_a_first_gradient_of_a_convolution_waits_for_nothing(device: Any, late: Late) -> None:
-    """The operators that torch leaves to devices are refused by its CPU whatever the call."""
+    """The CPU is not asked for it, as for no gradient: it would be given the operands' values."""
     n = unmet()
     x = torch.randn(2, 3, n, n, device=place(device), requires_grad=True)
     weight = torch.randn(4, 3, 3, 3, device=place(device), requires_grad=True)
