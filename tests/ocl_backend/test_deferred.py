@@ -9,9 +9,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,50 +23,7 @@ from ocl_backend.dispatch import tuned
 from oclgen.opencl.device import BuildError
 from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place
-
-_sizes = count(37)
-
-
-def unmet() -> int:
-    """Return a size whose launches nothing in this process has prepared."""
-    return next(_sizes)
-
-
-class Late:
-    """A device whose programs are built when they are waited for, and no sooner."""
-
-    def __init__(self, ahead: Any) -> None:
-        self._find, self._wait = ahead.find, ahead.wait
-        self._sources: dict[Future[Any], str] = {}
-        self.refused: Callable[[str], bool] = lambda source: False
-        self.waits = 0
-
-    def find(self, source: str) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._sources[future] = source
-        return future
-
-    def wait(self, future: Future[Any], tell: Any = None) -> Any:
-        self.waits += 1
-        source = self._sources[future]
-        if self.refused(source):
-            raise BuildError("the compiler refused it")
-        if not future.done():
-            found = self._find(source)
-            future.set_result(self._wait(found) if isinstance(found, Future) else found)
-        return future.result()
-
-
-@pytest.fixture
-def late(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
-    made = Late(device.ahead)
-    monkeypatch.setattr(device.ahead, "find", made.find)
-    monkeypatch.setattr(device.ahead, "wait", made.wait)
-    tuned.reload_tuned()
-    yield made
-    torch.ocl.synchronize(device.index)
-    tuned.reload_tuned()
-
+from tests.ocl_backend.late import Late, unmet
 
 Tensors = list[Any]
 
@@ -159,38 +115,6 @@ def test_threads_wait_each_in_its_order(device: Any, late: Late) -> None:
         thread.join()
     for number, tensors in enumerate(expected):
         assert all(map(torch.equal, found[number], tensors))
-
-
-def test_images_go_behind_what_waits(device: Any, late: Late) -> None:
-    """A loader's next batch: the caller may change it, and goes on to ask for more programs."""
-    n = unmet()
-    images = torch.randn(1 << 17)  # more than what is always staged
-    expected = images.clone()
-    before = torch.ones(n, device=place(device)).cumsum(0)
-    waits = late.waits
-    there = images.to(place(device))
-    images.zero_()
-    assert late.waits == waits
-    assert torch.equal(there.cpu(), expected)
-    assert late.waits > waits
-    assert before[-1].item() == n
-
-
-def test_a_first_gradient_of_a_convolution_waits_for_nothing(device: Any, late: Late) -> None:
-    """The CPU is not asked for it, as for no gradient: it would be given the operands' values."""
-    n = unmet()
-    x = torch.randn(2, 3, n, n, device=place(device), requires_grad=True)
-    weight = torch.randn(4, 3, 3, 3, device=place(device), requires_grad=True)
-    waits = late.waits
-    torch.nn.functional.conv2d(x, weight).sum().backward()
-    assert late.waits == waits
-    assert x.grad is not None and weight.grad is not None
-    torch.testing.assert_close(
-        weight.grad.cpu(),
-        torch.nn.grad.conv2d_weight(x.detach().cpu(), weight.shape, torch.ones(2, 4, n - 2, n - 2)),
-        rtol=1e-3,
-        atol=1e-3,
-    )
 
 
 def test_a_training_step_is_the_same(device: Any, late: Late) -> None:
