@@ -35,14 +35,13 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture
 def late(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
     """A device whose programs are built when they are waited for."""
-    import torch
-
     from ocl_backend.dispatch import tuned
+    from ocl_backend.runtime import streams
 
     made = Late(device.ahead)
     monkeypatch.setattr(device.ahead, "find", made.find)
     monkeypatch.setattr(device.ahead, "wait", made.wait)
     tuned.reload_tuned()
     yield made
-    torch.ocl.synchronize(device.index)
+    streams.synchronize(device.index)
     tuned.reload_tuned()
