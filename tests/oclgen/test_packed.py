@@ -53,6 +53,8 @@ MMAS = (
     (PackedProblem(1, 37, 768, "bf16"), packed_mma.Config(1, 2, 256, 2, 2, 1)),
     (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1, groups=1)),
     (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
+    (PackedProblem(9, 37, 1024, "bf16"), packed_mma.Config(1, 1, 256, 2, 2, 1, split_k=2)),
+    (PackedProblem(3, 40, 1280), packed_mma.Config(1, 2, 256, 1, 2, 1, split_k=3)),
 )
 
 
@@ -211,6 +213,8 @@ def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
         (PackedProblem(1, 9, 256, format="q6_k"), (1, 1, 256, 1, 2, 1), "9 rows of 210 B"),
         (PackedProblem(1, 8, 768, format="q6_k"), (1, 1, 512, 1, 2, 1), "a tile of 512 weights"),
         (PackedProblem(32, 8, 512, format="q6_k"), (4, 2, 256, 1, 2, 1), "numbers; at most"),
+        (PackedProblem(1, 64, 512), (1, 1, 256, 1, 2, 1, 1, 2), "sums of its own"),
+        (PackedProblem(1, 64, 512), (1, 1, 256, 2, 2, 1, 0, 2), "none of 512 weights"),
     ],
 )
 def test_what_matrix_units_cannot_do_is_refused(

@@ -12,16 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Annotated, TypeGuard
 
 from oclgen.families.packed.packed_mma_text import Text
 from oclgen.families.packed.packed_mma_tiles import ROWS, Tile
 from oclgen.families.packed.packed_rows import arguments
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.parameters import Range, Unroll, Warps
-from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import (
+    COUNTERS,
+    WARP,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    buffer,
+    ceil_div,
+)
 from oclgen.problem import DTYPES, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -29,6 +41,8 @@ NAME = "packed_mma"
 
 MOST_ROWS = 64
 """Rows up to which reading weights anew for every 8 to 32 rows takes less than unpacking them."""
+MOST_SLICES = 16
+"""Work-groups that share a block of outputs: the last one keeps as many sums of each output."""
 COLUMNS = 16
 """Rows of w of one instruction, outputs for each row of x."""
 PAD = 4
@@ -58,6 +72,7 @@ class Config(BaseConfig):
     stages: Annotated[int, Range(2, 8)]
     unroll: Unroll
     groups: Annotated[int, Range(0, 1 << 16)] = 0
+    split_k: Annotated[int, Range(1, MOST_SLICES)] = 1
 
     @property
     def tile_m(self) -> int:
@@ -80,7 +95,23 @@ class Config(BaseConfig):
 
     def rounds(self, problem: PackedProblem) -> int:
         """Return the tiles of a row of w that a warp multiplies."""
-        return ceil_div(problem.k, self.tile_k * self.warps)
+        return ceil_div(problem.k, self.tile_k * self.shares)
+
+    @property
+    def shares(self) -> int:
+        """Warps that share k, of all work-groups of a block of outputs."""
+        return self.warps * self.split_k
+
+    def blocks(self, problem: PackedProblem) -> tuple[int, int]:
+        """Return the blocks of outputs, along n and along m."""
+        return ceil_div(problem.n, self.tile_n), ceil_div(problem.m, self.tile_m)
+
+    def workspaces(self, problem: PackedProblem) -> tuple[tuple[str, int], ...]:
+        """Return the workspace of sums that slices of k leave, if there are several."""
+        if self.split_k == 1:
+            return ()
+        sums = prod(self.blocks(problem)) * self.split_k * self.text(problem).rows * self.tile_n
+        return (("partials", FLOAT_BYTES * sums),)
 
     def text(self, problem: PackedProblem) -> Text:
         """Return the pieces of the kernel's text, and their counts."""
@@ -115,6 +146,10 @@ class Config(BaseConfig):
         if self.groups and not self.is_repeated(problem):
             blocks = ceil_div(problem.n, self.tile_n)
             return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"
+        if self.split_k > 1 and (self.groups or problem.free):
+            return f"split_k={self.split_k}: a block of outputs has work-groups and sums of its own"
+        if self.split_k > 1 and (self.split_k - 1) * self.warps * self.tile_k >= problem.k:
+            return f"split_k={self.split_k}: a work-group would have none of {problem.k} weights"
         if self.unroll > 1 and self.rounds(problem) == 1:
             return f"unroll={self.unroll}: a tile whose x is kept is written out as a whole"
         if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
@@ -131,7 +166,8 @@ class Config(BaseConfig):
 
     def needs(self, problem: PackedProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem)),))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), self.workspaces(problem))
 
 
 DEFAULT = Config(blocks_m=1, blocks_n=1, tile_k=256, warps=1, stages=2, unroll=1)
@@ -226,6 +262,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         elem_bytes=DTYPES[problem.dtype],
         x_bytes=config.text(problem).items * DTYPES[problem.dtype],
         width=tile(problem, config.tile_k).width,
+        is_split=config.split_k > 1,
     )
 
 
@@ -249,19 +286,25 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,
             rounds=config.rounds(problem),
+            share="share" if config.split_k > 1 else "warp",
+            shares=config.shares,
             is_repeated=config.is_repeated(problem),
             k=problem.k,
             row_bytes=cut.row_bytes,
         )
 
-    blocks = ceil_div(problem.n, config.tile_n)
+    blocks, rows = config.blocks(problem)
     groups = config.groups if config.is_repeated(problem) else blocks
+    is_split = config.split_k > 1
     launch = Launch(
         text=text,
         kernel=NAME,
-        global_size=(groups * config.work_items, ceil_div(problem.m, config.tile_m), 1),
+        global_size=(groups * config.work_items, rows, config.split_k),
         local_size=(config.work_items, 1, 1),
-        args=arguments(problem),
+        args=(
+            *arguments(problem),
+            *((*buffer("partials"), *buffer(COUNTERS)) if is_split else ()),
+        ),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((launch,))
+    return Plan((launch,), config.workspaces(problem), blocks * rows if is_split else 0)
