@@ -90,8 +90,10 @@ class Text:
     @property
     def excess(self) -> int:
         """By what quants are too large, if that is subtracted from their sums; 0: by nothing."""
-        if self.is_exact or not self.stripe.run:
+        if self.is_exact:
             return 0
+        if not self.stripe.run:
+            return 0 if self.magic else 128
         return self.stripe.offset + (128 if self.magic else 0)
 
     @property
@@ -197,14 +199,16 @@ class Text:
 
     @property
     def chains(self) -> int:
-        """Sums that do not wait for each other: of the pieces, or of every second of many steps."""
+        """Sums that do not wait for each other: of the first piece and of the others, or of every
+        second of many steps.
+        """
         if self.pieces > 1:
-            return self.pieces
+            return 2
         return 2 if self.tile.span // STEP >= LONG_CHAIN else 1
 
     def chain(self, place: int, piece: int) -> int:
         """Return which of the chains adds the product of a piece, `place`-th of its sum."""
-        return piece if self.pieces > 1 else place % self.chains
+        return min(piece, 1) if self.pieces > 1 else place % self.chains
 
     def zero(self, name: str) -> str:
         """Return the statement that makes the chains zero; `name` has a place for a chain's."""

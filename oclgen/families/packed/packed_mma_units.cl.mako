@@ -87,6 +87,16 @@ uint ${name}_halves(const uint a, const uint b)
 }
 % endfor
 
+/* the pair of a's even or odd bytes, with the same byte above each */
+% for name, bytes in (("even", "0x4240"), ("odd", "0x4341")):
+uint ${name}_bytes(const uint a, const uint above)
+{
+    uint d;
+    __asm__("prmt.b32 %0, %1, %2, ${bytes};" : "=r"(d) : "r"(a), "r"(above));
+    return d;
+}
+% endfor
+
 /* pairs a - b */
 uint difference(const uint a, const uint b)
 {
