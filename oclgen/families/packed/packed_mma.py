@@ -51,6 +51,8 @@ LONG_ROW = 8192
 """Weights of a row from which 16 warps share it."""
 RESIDENT = 4096
 """Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
+MOST_SHARING = 8
+"""Warps of a work-group beside other work-groups for the same outputs."""
 MOST_IDLE = 0.125
 """Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
@@ -183,19 +185,45 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if "mma" not in limits.instructions:
         return []
-    return [*_of_kept_x(problem, limits), *_of_rounds(problem, limits)]
+    return [
+        *_of_slices(problem, limits),
+        *_of_kept_x(problem, limits),
+        *_of_rounds(problem, limits),
+    ]
+
+
+def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose work-groups share k, where half of the units would have no outputs.
+
+    Warps have one tile each, of so many slices that two work-groups are a unit's.
+    """
+    blocks = ceil_div(problem.n, COLUMNS)
+    if problem.m > ROWS or problem.free or 2 * blocks > limits.compute_units:
+        return
+    slices = min(MOST_SLICES, 2 * limits.compute_units // blocks)
+    for tile_k in (256, 512):
+        tiles = ceil_div(problem.k, tile_k)
+        if tiles <= MOST_SHARING * slices and tiles > MOST_SHARING // 2:
+            warps = ceil_div(tiles, min(slices, tiles))
+            one = Config(1, 1, tile_k, warps, stages=2, unroll=1)
+            yield replace(one, split_k=ceil_div(tiles, warps))
 
 
 def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
-    With 4096 weights 8 warps with tiles of 512 are faster than 16 with 256 (H200, 4 bits), unless
-    tiles are skewed; one such group on a unit is faster than two. Rows of int8 take as long by
-    several tiles a warp, which need less local memory.
+    Warps with tiles of 256 are faster than half as many with 512 (H200, by turns: 8x14336x4096 of
+    int4_128z 0.70 and 0.62 of the read rate, 4x2872x3328 of q4_0 0.62 and 0.58), but not those of
+    up to four rows of a long k in 16 bits. A work-group that computes two blocks of outputs is
+    faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k). x in three pieces leaves no
+    room for more than four rows of a long k. Rows of int8 take as long by several tiles a warp,
+    which need less local memory.
     """
-    if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
+    if problem.m > ROWS or problem.format == "int8":
         return
-    lengths = (512, 256, 1024)
+    lengths = (256, 512, 1024)
+    if problem.m <= ROWS // 2 and DTYPES[problem.dtype] == 2 and problem.k >= RESIDENT:
+        lengths = (512, 256, 1024)
     if tile(problem, 256).is_skewed:
         lengths = (256, 512, 1024)
     elif problem.packing.block_bytes >= problem.packing.block:
@@ -204,7 +232,7 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
         warps = ceil_div(problem.k, tile_k)
         groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
-        groups = groups if blocks > 2 * groups else 0
+        groups = groups if blocks > groups else 0
         yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
 
 
@@ -213,6 +241,7 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     blocks_m = min(4, ceil_div(problem.m, ROWS))
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
+    counts = (4, 2)
     # some 4 KiB for a warp to wait for; x in three pieces is cut for more outputs
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
@@ -221,16 +250,26 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
             tiles = ((2, 128), (4, 256), (2, 256), (1, 256))
     elif problem.dtype == "fp32":
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
+        if tile(problem, 256).is_skewed and not few:
+            tiles, counts = ((2, 256), (1, 256)), (2, 4)
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
+    if problem.dtype == "fp32" and not few:
+        tiles = ((4, 128), *tiles)
     tiles = tuple(sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed))
     bytewise = problem.packing.block_bytes >= problem.packing.block
     shared = (8, 4, 2) if bytewise or problem.k < LONG_ROW else (16, 8, 4, 2)
-    pairs = [(warps, one) for warps in (shared if few else (4, 2)) for one in tiles]
+    pairs = [(warps, one) for warps in (shared if few else counts) for one in tiles]
     if problem.k >= RESIDENT:
         pairs.sort(key=lambda pair: _idle(problem.k, pair[0] * pair[1][1]) > MOST_IDLE)
     for warps, (blocks_n, tile_k) in pairs:
         one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
+        # fewer blocks of outputs than units: slices of k, as long as each has two rounds
+        slices = limits.compute_units // prod(one.blocks(problem)) if not problem.free else 1
+        slices = max(1, min(MOST_SLICES, slices, one.rounds(problem) // 2))
+        if slices > 1 and warps > MOST_SHARING:
+            continue
+        one = replace(one, split_k=slices)
         longer = tile_k > 64 and one.rounds(problem) > 1
         yield replace(one, unroll=2) if longer else one
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from oclgen.families.packed.packed_formats import Text as Stripe
 from oclgen.families.packed.packed_mma_tiles import ROWS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 3
 """Numbers of 16 bits that together are a number of fp32."""
+SUBTRACTED = 2
+"""Steps of a group up to which instructions for x alone cost less than loading its sum."""
+PAIRS_OF_SCALES = """\
+const uint two = masked(((__global const ushort *)p)[96 + at / 32], 0xffffu, 0u);
+const float d = vload_half(104, (__global const half *)p) * (float)(char)(two >> at / 16 % 2 * 8);"""
+"""Numbers of q6_k, so that neighbouring groups share a load of local memory: of an inline
+instruction's operand, compilers make no two loads of a byte each."""
 LONG_CHAIN = 8
 """Steps from which two sums wait less than adding both costs."""
 
@@ -97,9 +106,28 @@ class Text:
         return self.stripe.offset + (128 if self.magic else 0)
 
     @property
+    def numbers(self) -> str:
+        """Declarations of what multiplies sums, of a block in local memory."""
+        numbers = PAIRS_OF_SCALES if self.tile.format.name == "q6_k" else self.stripe.numbers
+        return numbers.replace("__global", "__local")
+
+    @property
+    def is_subtracted(self) -> bool:
+        """Whether sums of quants begin with instructions that multiply x by minus the excess."""
+        short = self.steps_of_group <= SUBTRACTED
+        return short and self.excess > 0 and not self.has_zeros
+
+    @property
+    def minus_excess(self) -> int:
+        """Bits of minus the excess, as quants are multiplied: of a small fp16, or of a bf16."""
+        if not self.magic:
+            return 0x8000 | self.excess
+        return int(np.float32(-self.excess).view(np.uint32)) >> 16
+
+    @property
     def has_ones(self) -> bool:
         """Whether sums of x alone are needed."""
-        return self.has_zeros or self.excess > 0
+        return not self.is_subtracted and (self.has_zeros or self.excess > 0)
 
     def zero_of(self, scale: str, zero: str) -> str:
         """Return what sums of x are multiplied by, from the two numbers of their weights.

@@ -105,8 +105,11 @@ uint difference(const uint a, const uint b)
     return d;
 }
 
-#define MMA(c, a, b0, b1) __asm__( \
+/* MMA_HERE is not moved out of loops, before which its results would take registers */
+% for name, volatile in (("MMA", ""), ("MMA_HERE", " volatile")):
+#define ${name}(c, a, b0, b1) __asm__${volatile}( \
     "mma.sync.aligned.m16n8k16.row.col.f32.${kind}.${kind}.f32 " \
     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
     : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
     : "r"((a).x), "r"((a).y), "r"((a).z), "r"((a).w), "r"(b0), "r"(b1))
+% endfor

@@ -21,7 +21,7 @@ tile, text, elem_bytes  as in `packed_mma`
 /* what sums of quants from place `at` of the block at p are multiplied by, and what sums of x are */
 float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 {
-% for line in stripe.numbers.replace("__global", "__local").splitlines():
+% for line in text.numbers.splitlines():
     ${line}
 % endfor
     return (float2)(d, ${text.zero_of("d", "z")});
