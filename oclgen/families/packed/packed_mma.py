@@ -53,6 +53,8 @@ RESIDENT = 4096
 """Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
 MOST_SHARING = 8
 """Warps of a work-group beside other work-groups for the same outputs."""
+MOST_WARPS = 16
+"""Warps of a work-group that keep x and find registers enough for what they wait for."""
 MOST_IDLE = 0.125
 """Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
@@ -207,29 +209,38 @@ def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
             warps = ceil_div(tiles, min(slices, tiles))
             one = Config(1, 1, tile_k, warps, stages=2, unroll=1)
             yield replace(one, split_k=ceil_div(tiles, warps))
+    one = Config(1, 1, 256, MOST_SHARING // 2, stages=2, unroll=2, split_k=slices)
+    if problem.k > 256 * one.shares:
+        yield one
 
 
 def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
-    Warps with tiles of 256 are faster than half as many with 512 (H200, by turns: 8x14336x4096 of
-    int4_128z 0.70 and 0.62 of the read rate, 4x2872x3328 of q4_0 0.62 and 0.58), but not those of
-    up to four rows of a long k in 16 bits. A work-group that computes two blocks of outputs is
-    faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k). x in three pieces leaves no
+    Warps with tiles of 256 are faster than half as many with 512 (H200, by turns, parts of the
+    read rate: 4x14336x4096 of int4_128z 0.74 and 0.63, 4x2872x3328 of q4_0 0.62 and 0.58), but not
+    those of a long k whose scales lie in the blocks (1x14336x4096 of q4_0 0.65 and 0.69), nor more
+    than 16 (1x7736x6144 in fp32 0.21 and 0.63). A work-group that computes two blocks of outputs
+    is faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k). x in three pieces leaves no
     room for more than four rows of a long k. Rows of int8 take as long by several tiles a warp,
     which need less local memory.
     """
     if problem.m > ROWS or problem.format == "int8":
         return
+    packing, is_short = problem.packing, problem.k < RESIDENT or DTYPES[problem.dtype] == 4
     lengths = (256, 512, 1024)
-    if problem.m <= ROWS // 2 and DTYPES[problem.dtype] == 2 and problem.k >= RESIDENT:
+    if not (is_short or packing.group or tile(problem, 256).is_skewed):
         lengths = (512, 256, 1024)
-    if tile(problem, 256).is_skewed:
-        lengths = (256, 512, 1024)
-    elif problem.packing.block_bytes >= problem.packing.block:
+    if problem.packing.block_bytes >= problem.packing.block:
         lengths = (1024, 512, 256)
     blocks = ceil_div(problem.n, COLUMNS)
-    for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
+    for tile_k in sorted(
+        lengths,
+        key=lambda tile_k: (
+            ceil_div(problem.k, tile_k) > MOST_WARPS,
+            _idle(problem.k, tile_k) > MOST_IDLE,
+        ),
+    ):
         warps = ceil_div(problem.k, tile_k)
         groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
         groups = groups if blocks > groups else 0
