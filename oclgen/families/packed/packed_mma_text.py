@@ -12,13 +12,14 @@ from oclgen.plan import WARP
 
 PIECES = 3
 """Numbers of 16 bits that together are a number of fp32."""
-SUBTRACTED = 2
-"""Steps of a group up to which instructions for x alone cost less than loading its sum."""
+SUBTRACTED = 1
+"""Steps of a group up to which instructions for x alone cost less than registers for its sums."""
 PAIRS_OF_SCALES = """\
 const uint two = masked(((__global const ushort *)p)[96 + at / 32], 0xffffu, 0u);
-const float d = vload_half(104, (__global const half *)p) * (float)(char)(two >> at / 16 % 2 * 8);"""
-"""Numbers of q6_k, so that neighbouring groups share a load of local memory: of an inline
-instruction's operand, compilers make no two loads of a byte each."""
+const float scale = (float)(char)(two >> at / 16 % 2 * 8);
+const float d = vload_half(104, (__global const half *)p) * scale;"""
+"""Numbers of q6_k: neighbouring groups share a load of two bytes, which compilers do not cut in two
+where an inline instruction takes it."""
 LONG_CHAIN = 8
 """Steps from which two sums wait less than adding both costs."""
 
@@ -227,8 +228,9 @@ class Text:
 
     @property
     def chains(self) -> int:
-        """Sums that do not wait for each other: of the first piece and of the others, or of every
-        second of many steps.
+        """Sums that do not wait for each other: of piece 0 and the others, or of every second step.
+
+        The other pieces are small enough to share a sum.
         """
         if self.pieces > 1:
             return 2
