@@ -197,7 +197,8 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose work-groups share k, where half of the units would have no outputs.
 
-    Warps have one tile each, of so many slices that two work-groups are a unit's.
+    Each unit gets two work-groups. A warp has one tile, or two where a slice would need more than
+    `MOST_SHARING` warps.
     """
     blocks = ceil_div(problem.n, COLUMNS)
     if problem.m > ROWS or problem.free or 2 * blocks > limits.compute_units:
