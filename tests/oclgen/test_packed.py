@@ -224,6 +224,27 @@ def test_what_matrix_units_cannot_do_is_refused(
     assert "mma" in (packed_mma.DEFAULT.why_not(problem, H200) or "")
 
 
+@pytest.mark.parametrize(
+    ("problem", "is_split", "most_warps"),
+    [
+        (PackedProblem(4, 544, 10240, "bf16", "q8_0"), True, 8),
+        (PackedProblem(4, 896, 5888, "fp32", "q4_k"), True, 8),
+        (PackedProblem(4, 896, 5888, "fp32", "q4_k", frozenset({"m"})), False, 16),
+        (PackedProblem(1, 7736, 6144, "fp32", "q4_0"), False, 16),
+        (PackedProblem(8, 14336, 4096, "bf16", "q4_0"), False, 16),
+    ],
+)
+def test_work_groups_share_k_where_outputs_are_few(
+    problem: PackedProblem, is_split: bool, most_warps: int
+) -> None:
+    limits = replace(UNITS, local_bytes=227 * KIB, compute_units=132)
+    first = next(valid_configs(packed_mma, problem, limits))
+    assert (first.split_k > 1) == is_split
+    assert first.warps <= most_warps
+    plan = packed_mma.plan(problem, first)
+    assert (plan.counters > 0, plan.workspaces != ()) == (is_split, is_split)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMATS)
 def test_many_rows_are_right(device: Device, form: str) -> None:
