@@ -150,7 +150,9 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     most = max(len(block.products) for block in blocks)
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
+    columns = [window.nodes[block.products[0]].out.shape[1] for block in blocks]
     geometry = ColumnSharing.of(limits, most, rows, inner, steps, dtype_of(a.dtype))
+    geometry = geometry.in_turns(limits, columns)
     arguments = Arguments(window)
     before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
     branches, groups = _branches(window, unit, blocks, arguments, geometry)
@@ -196,7 +198,7 @@ def _branches(
     lines, first = list[str](), 0
     for block in blocks:
         columns = window.nodes[block.products[0]].out.shape[1]
-        past = first + ceil_div(columns, g.items * g.teams)
+        past = first + g.groups(columns)
         lines += [
             f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
             f"        const int group = (int)get_group_id(0) - {first};",
@@ -223,7 +225,7 @@ def _sum(width: int) -> str:
 def _block(
     window: Window, block: Block, arguments: Arguments, g: ColumnSharing, has_rows: bool
 ) -> list[str]:
-    """Return the statements that compute a block's columns; `group` is the number in it.
+    """Return the statements that compute a group's columns of a block; `group` is its number in it.
 
     Args:
         window: the chain.
@@ -235,7 +237,7 @@ def _block(
     nodes = [window.nodes[i] for i in block.products]
     rows, columns = nodes[0].inputs[0].shape[0], nodes[0].out.shape[1]
     elements = rows * g.items
-    lines = [f"const int first = (group * {g.teams} + team) * {g.items};"]
+    lines = [f"const int first = ({'turn' if g.turns > 1 else 'group'} * {g.teams} + team) * {g.items};"]
     names = [
         (s, i, r) for s in range(len(nodes)) for i in range(g.items) for r in range(rows)
     ]  # fmt: skip
@@ -248,7 +250,16 @@ def _block(
     ]
     lines += row_sums.loops(window, block, arguments, g, has_rows)
     lines += _added(names, g, elements)
-    return [*lines, *_stored(window, block, arguments, g, elements)]
+    lines += _stored(window, block, arguments, g, elements)
+    if g.turns == 1:
+        return lines
+    turns = ceil_div(columns, g.items * g.teams)
+    return [
+        f"for (int turn = group * {g.turns}; turn < min((group + 1) * {g.turns}, {turns}); ++turn) {{",
+        *(f"    {line}" for line in lines),
+        *(["    barrier(CLK_LOCAL_MEM_FENCE);"] if g.lanes > 1 else []),
+        "}",
+    ]
 
 
 def _added(names: Sequence[tuple[int, int, int]], g: ColumnSharing, elements: int) -> list[str]:
