@@ -153,6 +153,11 @@ class TunedCall:
             notice(self)
 
     @property
+    def launches(self) -> int:
+        """How many launches a call is, without those that depend on weights alone."""
+        return self._launch.per_call
+
+    @property
     def runs(self) -> int:
         """How often it ran; what is held back runs first."""
         held.settle()

@@ -246,6 +246,17 @@ def test_slices_that_the_last_work_group_joins_are_right(device: Device, case: i
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
 
+def test_a_winner_has_the_slices_that_another_problem_wants() -> None:
+    won = attention_split.Config(work_items=256, slice=128, rows=1)
+    long = AttentionProblem(1, 32, 4, 1, 4096, 64, 64, "bf16")
+    large = replace(GPU, local_bytes=227 * KIB)
+    assert won.with_best_split(long, large) == replace(won, slice=32, rows=8, counted=True)
+    plain = replace(large, instructions=frozenset())
+    assert won.with_best_split(long, plain) == replace(won, slice=32, rows=8)
+    assert won.with_best_split(replace(long, keys=20), large) == replace(won, slice=32, rows=8)
+    assert won.with_best_split(long, GPU) == won  # rows for which its local memory has no room
+
+
 @pytest.mark.parametrize("case", range(len(ROWS)))
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_few_rows_on_processors_are_right(device: Device, case: int, direction: Any) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 MOST_BYTES = {"gpu": 1 << 15, "cpu": 1 << 14}
-"""Of rows in local memory. With more, a GPU's compute unit has room for few work-groups at once, and
-a processor's core takes longer for the rows of its work-groups than for another launch."""
+"""Of rows in local memory. With more, a GPU's compute unit has room for few work-groups at once,
+and a processor's core takes longer for the rows of its work-groups than for another launch."""
 
 
 def are_rows_of(node: Expression, read: Read, source: Expression) -> bool:

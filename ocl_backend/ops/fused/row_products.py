@@ -120,14 +120,24 @@ def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
     return None if kept or [type(step.rule) for step in steps] not in PLAIN else after
 
 
+def _is_tuned(window: Window, product: int, after: Sequence[Step]) -> bool:
+    """Say whether a single product is left to a tuned one, with the steps `after` it.
+
+    One of several launches, as where sums of slices are added, takes longer than few rows do here.
+    """
+    return not serves(window.nodes[product]) or window.steps[product].rule.is_one_launch(after)
+
+
 def run(window: Window, unit: Unit) -> None:
     """Enqueue a unit's products and what is computed of their results."""
     products, parts = unit.products, unit.parts
     step, alone = window.steps[products[0]], len(products) == 1 and not unit.rows
-    if alone and not parts:
-        step.rule.alone(step)
-    elif alone and (after := _plain(window, products[0], parts[0])):
-        step.rule.fuse(step, after)
+    after = _plain(window, products[0], parts[0]) if alone and parts else None
+    if alone and (after or not parts) and _is_tuned(window, products[0], after or []):
+        if after:
+            step.rule.fuse(step, after)
+        else:
+            step.rule.alone(step)
     elif not all(serves(window.nodes[i]) for i in products):
         # a later launch was found to read the tuned product, so nothing is taken into it
         for i in (*products, *parts[0].computed):
@@ -237,7 +247,8 @@ def _block(
     nodes = [window.nodes[i] for i in block.products]
     rows, columns = nodes[0].inputs[0].shape[0], nodes[0].out.shape[1]
     elements = rows * g.items
-    lines = [f"const int first = ({'turn' if g.turns > 1 else 'group'} * {g.teams} + team) * {g.items};"]
+    counted = "turn" if g.turns > 1 else "group"
+    lines = [f"const int first = ({counted} * {g.teams} + team) * {g.items};"]
     names = [
         (s, i, r) for s in range(len(nodes)) for i in range(g.items) for r in range(rows)
     ]  # fmt: skip
@@ -253,9 +264,9 @@ def _block(
     lines += _stored(window, block, arguments, g, elements)
     if g.turns == 1:
         return lines
-    turns = ceil_div(columns, g.items * g.teams)
+    past = f"min((group + 1) * {g.turns}, {ceil_div(columns, g.items * g.teams)})"
     return [
-        f"for (int turn = group * {g.turns}; turn < min((group + 1) * {g.turns}, {turns}); ++turn) {{",
+        f"for (int turn = group * {g.turns}; turn < {past}; ++turn) {{",
         *(f"    {line}" for line in lines),
         *(["    barrier(CLK_LOCAL_MEM_FENCE);"] if g.lanes > 1 else []),
         "}",

@@ -1,8 +1,8 @@
 """Attention of few queries on GPUs, as in decoding: work-groups share the keys (flash-decoding).
 
 What they found is joined by a second launch or, where work-groups can count each other, by the last
-of them. It reads keys and values at the rate of memory and multiplies in fp32. With many queries, memory
-does not bound the time, and other families are faster. It has no gradients and no dropout.
+of them. It reads keys and values at the rate of memory and multiplies in fp32. With many queries,
+memory does not bound the time, and other families are faster. It has no gradients and no dropout.
 """
 
 from __future__ import annotations
@@ -74,6 +74,16 @@ class Config(BaseConfig):
         """Say whether there is one slice, however many keys a call has."""
         return self.slices(problem) == 1 and "keys" not in problem.free
 
+    def with_best_split(self, problem: AttentionProblem, limits: Limits) -> Config:
+        """Return this config with slices and rows that `problem` wants, joined by one launch."""
+        rows, slices = _split(problem, limits)
+        wanted = (
+            replace(self, slice=size, rows=rows, counted=counted)
+            for size in slices
+            for counted in (True, False)
+        )
+        return next((one for one in wanted if one.why_not(problem, limits) is None), self)
+
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         size = DTYPES[problem.dtype]
@@ -118,17 +128,22 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu" or _are_units_faster(problem, limits):
         return []
-    all_rows = problem.queries * problem.shared_by
-    rows = next(rows for rows in (1, 2, 4, 8) if rows >= all_rows or rows == 8)
-    groups = problem.batch * problem.kv_heads * ceil_div(all_rows, rows)
-    # twice as many work-groups as units, and slices of 128 keys at the most
-    wanted = problem.keys * groups // (2 * limits.compute_units)
-    slices = [size for size in (128, 64, 32) if size <= max(wanted, 32)]
+    rows, slices = _split(problem, limits)
     found = [
         *(Config(256, size, rows) for size in slices),
         *(Config(128, size, rows) for size in (32, 16)),
     ]
     return [replace(one, counted=True) for one in found] + found
+
+
+def _split(problem: AttentionProblem, limits: Limits) -> tuple[int, list[int]]:
+    """Return rows of a work-group, and how many keys a slice may have, the best number first."""
+    all_rows = problem.queries * problem.shared_by
+    rows = next(rows for rows in (1, 2, 4, 8) if rows >= all_rows or rows == 8)
+    groups = problem.batch * problem.kv_heads * ceil_div(all_rows, rows)
+    # twice as many work-groups as units, and slices of 128 keys at the most
+    wanted = problem.keys * groups // (2 * limits.compute_units)
+    return rows, [size for size in (128, 64, 32) if size <= max(wanted, 32)]
 
 
 def _are_units_faster(problem: AttentionProblem, limits: Limits) -> bool:
