@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_SUMS = 64
 """Floats of a work-item of a GPU that are sums: more leave no registers for what is loaded."""
-GROUPS_PER_UNIT = 4
+GROUPS_PER_UNIT = 8
 """Work-groups of a processor's core, so that the last ones end together. Each costs to start, and
 to make what the products multiply where that is not in memory."""
 UNROLLED = 8
