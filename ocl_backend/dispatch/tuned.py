@@ -62,13 +62,7 @@ class TunedCall:
         "replaceable",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        operator: str,
-        device: int,
-        choice: Choice,
-        given: Given,
-    ) -> None:
+    def __init__(self, operator: str, device: int, choice: Choice, given: Given) -> None:
         self.operator = operator
         self.device = device
         self.problem = given.problem

@@ -69,7 +69,7 @@ class ColumnSharing:
         return self.lanes * self.teams
 
     def groups(self, columns: int) -> int:
-        """Return how many groups share out so many columns."""
+        """Return how many groups share a block's columns out."""
         return ceil_div(columns, self.items * self.teams * self.turns)
 
     def in_turns(self, limits: Limits, columns: Sequence[int]) -> ColumnSharing:
