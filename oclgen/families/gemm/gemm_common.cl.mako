@@ -48,8 +48,8 @@ ${term_parameters}\
 Stores the first `count` lanes of a vector of results, which crosses the edge: by halves, so that
 lanes stay in registers. `text` is a `gemm_register_text.Results`.
 </%doc>
-<%def name="store_part(vec)">\
-void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
+<%def name="store_halves(vec)">\
+void store_halves(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
 {
 % for width in halves(vec):
 <% rest = "value" if 2 * width == vec else f"rest{2 * width}" %>\
@@ -105,7 +105,7 @@ Stores the item_m x item_n sums of a work-item. Where its columns are `shifted`,
             } else
 % elif edge_n:
             if (n0 + ${j + vec} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
+                store_halves(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
             } else
 % endif
             {
