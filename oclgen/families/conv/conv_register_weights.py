@@ -178,7 +178,9 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     packed = _packing(problem, config)
     product = launch_of(NAME, problem, config, packed, sizes_of(strung_windows(problem), config))
     whole = sum_of(problem, config.split).behind(product)
-    return Plan((_pack_y(problem, packed, config.vec), *whole.launches), config.needs(problem).workspaces)
+    return Plan(
+        (_pack_y(problem, packed, config.vec), *whole.launches), config.needs(problem).workspaces
+    )
 
 
 def sum_of(problem: ConvProblem, split: int) -> Sum:
