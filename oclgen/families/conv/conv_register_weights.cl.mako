@@ -19,6 +19,7 @@ unroll              positions that are summed over per loop iteration
 split               planes over which rows of all images are split (summed by sum_planes)
 outputs_fastest     neighbouring work-items differ in output channels, else in input channels
 in_pixels           images are pixels of channels, and weights have strides
+in_place            y is read as it lies in pixels: the last block of output channels begins earlier
 edge                item_c does not divide the input channels of a group
 pairs               None, or the text of `conv_pairs_weights`' instruction: positions are pairs of
                     neighbours along a row, words of bf16 whose products it adds. Rows of words of x
@@ -33,6 +34,9 @@ pairs               None, or the text of `conv_pairs_weights`' instruction: posi
     output_dim, input_dim = (0, 1) if outputs_fastest else (1, 0)
     out_type = "float" if split > 1 else "elem_t"
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
+    y = "y" if in_place else "packed"
+    def load_y(u):
+        return f"LOAD{vec}(y + at_y + {u * vec})" if in_place else load(vec, f"packed + at_y + {u * vec}")
     if pairs:
         x_row, x_step = "image * DEPTH * X_PLANE + h * X_ROW", "2 * STEP_W"
         x_channel, x_tap = " * X_PLANE", "TAP_STEP_W"
@@ -63,6 +67,9 @@ ${pairs}
 % if in_pixels:
 #define PIXEL (GROUPS * DEPTH)
 % endif
+% if in_place:
+#define Y_PIXEL (GROUPS * CHANNELS)
+% endif
 
 // Stores one weight of up to ${vec} output channels.
 void scatter(const ${vf} value, __global ${out_type} *out, ${"const long apart, " if strides else ""}int channels)
@@ -77,12 +84,15 @@ void scatter(const ${vf} value, __global ${out_type} *out, ${"const long apart, 
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
-    __global const ${word} *restrict packed, const long offset_packed,
+    __global const ${"elem_t" if in_place else word} *restrict ${y}, const long offset_${y},
     __global const ${'uint' if pairs else 'elem_t'} *restrict x, const long offset_x,
     __global ${out_type} *restrict out, const long offset_out${"".join(f", const long {name}" for name in strides)}${"".join(f", const int {name}" for name in given)})
 {
     const int block = (int)get_global_id(${output_dim}) % BLOCKS;
     const int group = (int)get_global_id(${output_dim}) / BLOCKS;
+% if in_place:
+    const int channel = min(block * BLOCK, CHANNELS - BLOCK);
+% endif
     const int tap_row = (int)get_global_id(${input_dim}) % TAPS_H;
     const int first_c = (int)get_global_id(${input_dim}) / TAPS_H * ${item_c};
 % for i in range(item_c):
@@ -96,7 +106,7 @@ void ${kernel}(
     const int first_row = 0;
     const int end_row = ROWS;
 % endif
-    packed += offset_packed;
+    ${y} += offset_${y};
     x += offset_x;
 % for i in range(item_c):
 % for s in range(taps):
@@ -110,16 +120,20 @@ void ${kernel}(
         if (h < 0 || h >= READ_H) {
             continue;
         }
+% if in_place:
+        const long y_row = row * (long)RESULTS_W * Y_PIXEL + group * CHANNELS + channel;
+% else:
         const long of_block = (image * BLOCKS + block) * RESULTS_H + row % RESULTS_H;
         const long y_row = of_block * RESULTS_W * BLOCK;
+% endif
         const long x_row = ${x_row};
 % for run in runs:
 #pragma unroll ${unroll}
         for (int q = ${run.span[0]}; q < ${run.span[-1] + 1}; ++q) {
-            const long at_y = y_row + q * BLOCK;
+            const long at_y = y_row + q * ${"Y_PIXEL" if in_place else "BLOCK"};
             const long at_x = x_row + q * ${x_step};
 % for u in range(vecs):
-            const ${words} y${u} = ${load(vec, f"packed + at_y + {u * vec}")};
+            const ${words} y${u} = ${load_y(u)};
 % endfor
 % for i in range(item_c):
 % for s in run.reached:
@@ -138,7 +152,9 @@ void ${kernel}(
 % endfor
     }
 
+% if not in_place:
     const int channel = block * BLOCK;
+% endif
 % if in_pixels:
     out += offset_out + ((long)group * CHANNELS + channel) * ${filter_step} + first_c * ${depth_step} + tap_row * ${row_step};
 % else:

@@ -79,8 +79,8 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        packed = (PACKED, _packing(problem, self).bytes)
-        return Needs((Frame(NAME, (1, 1, 1)),), (packed, *planes_space(problem, self.split)))
+        packed = () if _in_place(problem, self) else ((PACKED, _packing(problem, self).bytes),)
+        return Needs((Frame(NAME, (1, 1, 1)),), (*packed, *planes_space(problem, self.split)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of gradients of channels and of elements under the taps."""
@@ -175,12 +175,21 @@ def inputs(part: Correlation, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
-    packed = _packing(problem, config)
-    product = launch_of(NAME, problem, config, packed, sizes_of(strung_windows(problem), config))
+    packed, in_place = _packing(problem, config), _in_place(problem, config)
+    sizes = sizes_of(strung_windows(problem), config)
+    product = launch_of(NAME, problem, config, packed, sizes, in_place=in_place)
     whole = sum_of(problem, config.split).behind(product)
-    return Plan(
-        (_pack_y(problem, packed, config.vec), *whole.launches), config.needs(problem).workspaces
-    )
+    packs = () if in_place else (_pack_y(problem, packed, config.vec),)
+    return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
+
+
+def _in_place(problem: ConvProblem, config: Config) -> bool:
+    """Say whether y is read as it lies: in channels_last its lanes are neighbours.
+
+    Groups of fewer channels than a work-item takes are filled up with zeros, and so packed.
+    """
+    channels = problem.out_channels // problem.groups
+    return problem.layout == "nhwc" and channels >= config.vec * config.vecs
 
 
 def sum_of(problem: ConvProblem, split: int) -> Sum:
@@ -235,6 +244,7 @@ def launch_of(
     sizes: dict[str, int],
     x: str = "x",
     dot: str | None = None,
+    in_place: bool = False,
 ) -> Launch:
     """Return the launch that sums over positions.
 
@@ -246,6 +256,7 @@ def launch_of(
         sizes: names and values of the text's sizes.
         x: buffer of the images.
         dot: text of the instruction, if positions are pairs of neighbours.
+        in_place: y is read as it lies, and `packed` says how many blocks it has.
     """
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
@@ -267,6 +278,7 @@ def launch_of(
             taps=taps,
             runs=[Run(range(sizes["RESULTS_W"]), (*range(taps),))] if dot else _runs(windows),
             in_pixels=in_pixels,
+            in_place=in_place,
             edge=windows.depth % config.item_c != 0,
             **{**asdict(config), "vec": config.vec},
         )
@@ -277,7 +289,7 @@ def launch_of(
         global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
         local_size=(1, 1, 1),
         args=(
-            *buffer(PACKED),
+            *buffer("y" if in_place else PACKED),
             *buffer(x),
             *(buffer(PLANES) if config.split > 1 else weights),
             *(Scalar(sizes[name]) for name in given),
