@@ -54,7 +54,8 @@ columns an unpacked tile tests each element, which took 3.4 times as long as wit
 ROWS_FOR_PAIRS = 32
 """Rows from which on a product in bf16 has no guess where pairs are multiplied: in all 60 such
 products that were measured with AVX512-BF16, `gemm_register` took 1.07 to 2.9 times as long as
-`gemm_pairs` (zen5_core_bf16, zen5_core_bf16_small). With fewer rows it took 0.36 to 1.7 (15 products)."""
+`gemm_pairs` (zen5_core_bf16, zen5_core_bf16_small). With fewer rows, 15 products, it took 0.36 to
+1.7 times as long."""
 SHARED_SUMS = 64
 """Sums that a lane of Intel's GPUs keeps in its half of 256 floats, beside operands."""
 
