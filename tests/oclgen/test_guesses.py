@@ -13,10 +13,8 @@ import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, valid_configs
-from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
-from oclgen.families.gemm import gemm_pairs, gemm_register
 from oclgen.families.parts.blocking import best_split, fill, none_empty
 from oclgen.limits import KIB, Limits
 from oclgen.plan import ceil_div
@@ -30,7 +28,7 @@ from oclgen.problem import (
 )
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
-from tests.guessed import valid_guesses
+from tests.guessed import is_for_pairs, valid_guesses
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
 
 CPU = Limits(
@@ -103,25 +101,16 @@ def typical_of(name: str, limits: Limits) -> Iterator[Problem]:
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_typical_problems_have_valid_guesses(name: str, kind: str) -> None:
-    """Beside the `DEFAULT`, which tells too little of a device to be fast on it."""
     limits, family = DEVICES[kind], FAMILIES[name]
     guessing = name in FOR_CPUS if kind == "cpu" else name not in CPUS_ALONE
     problems = list(typical_of(name, limits))
     assert problems or not guessing
     for problem in problems:
         valid = [one for one in family.guesses(problem, limits) if not one.why_not(problem, limits)]
-        left_to_pairs = name.endswith("gemm_register") and _is_for_pairs(problem, limits)
-        assert bool(valid) == (guessing and not left_to_pairs), problem.key()
+        is_left = name.endswith("gemm_register") and is_for_pairs(problem, limits)
+        assert bool(valid) == (guessing and not is_left), problem.key()
         for config in valid[:1]:
             assert Variant(name, config).why_not(problem, limits) is None
-
-
-def _is_for_pairs(problem: Problem, limits: Limits) -> bool:
-    """Say whether `gemm_pairs` serves a product of so many rows that `gemm_register` is slower."""
-    product = lowered(problem) if isinstance(problem, ConvProblem) else problem
-    assert isinstance(product, GemmProblem)
-    many = product.m >= gemm_register.ROWS_FOR_PAIRS
-    return many and problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions
 
 
 @pytest.mark.parametrize("kind", ["gpu", "plain gpu"])
