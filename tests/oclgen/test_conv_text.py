@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES, families_for
+from oclgen.families import FAMILIES, families_for, valid_configs
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.conv.correlation import correlations, windows
 from oclgen.limits import Limits
@@ -279,3 +279,18 @@ def test_a_stored_config_comes_back(name: str) -> None:
     default = FAMILIES[name].DEFAULT
     values = {field.name: getattr(default, field.name) for field in fields(default)}
     assert Variant.from_values(name, values).config == default
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_few_channels_of_results_have_tiles_of_few_rows(
+    direction: Direction, layout: Memory
+) -> None:
+    """Rows beyond the channels are computed in vain: 12 of 16 for four channels, 4 of 8."""
+    wide = ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1, direction=direction)
+    layer = replace(wide, layout=layout)
+    back = direction == "bwd_data"
+    few = replace(layer, in_channels=4) if back else replace(layer, out_channels=4)
+    rows = [next(valid_configs(FAMILIES["conv_gemm"], one, GPU)).tile_m for one in (layer, few)]
+    assert rows[0] > 16
+    assert rows[1] == 8

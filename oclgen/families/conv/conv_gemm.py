@@ -27,9 +27,9 @@ MAX_ACCUMULATORS = 256
 SHAPES: tuple[Shape, ...] = (
     (128, 64, 16, 16, 8, 2), (64, 128, 16, 8, 16, 2), (64, 64, 16, 8, 8, 2),
     (128, 128, 16, 8, 16, 2), (128, 128, 16, 16, 16, 2), (32, 128, 16, 8, 16, 2),
-    (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2),
+    (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2), (8, 256, 16, 1, 64, 1), (8, 256, 16, 2, 64, 1),
 )  # fmt: skip
-"""Guesses of what fits: 64 accumulators, or 32 for few rows."""
+"""Guesses of what fits: 64 accumulators, or 16 to 32 for few rows."""
 FEW_ACCUMULATORS = 32
 """Results of a work-item on devices with few registers."""
 FEW_FLOATS = 48
