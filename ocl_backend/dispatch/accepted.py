@@ -44,6 +44,9 @@ SMALL = 4
 OF_DTYPES = NO_KERNEL, "without overflow", "dtype"
 """Parts of torch's messages for dtypes without a kernel, numbers beyond one, and unlike ones."""
 
+GRADIENTS = "_backward", "_backward_overrideable"
+"""Ends of names of operators that compute gradients; the second is for devices like this one."""
+
 LACKING = "Could not run '", "with Meta tensors", "_overrideable"
 """Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator,
 or leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
@@ -73,7 +76,7 @@ def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]
     rounds_once = schema.name in ROUNDED_ONCE
     if not schema.name.startswith("aten::"):  # others check what they take themselves
         return _accept
-    if schema.name.endswith("_backward") and not any(a.is_out for a in schema.arguments):
+    if schema.name.endswith(GRADIENTS) and not any(a.is_out for a in schema.arguments):
         return _accept
 
     def check(args: Sequence[Any], kwargs: dict[str, Any]) -> None:

@@ -49,6 +49,11 @@ class PlanSequence(LaunchSequence):
         super().__init__(device, parts, len(roles), [*spaces.values()], fixed, of_weights)
 
     @property
+    def per_call(self) -> int:
+        """Launches of a call; those of weights alone are left out while the weights stay."""
+        return sum(not step.of_weights for step in self._steps)
+
+    @property
     def is_pending(self) -> bool:
         """Whether programs are being built."""
         return any(pending.is_pending(step.launch.number) for step in self._steps)

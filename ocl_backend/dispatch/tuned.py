@@ -62,13 +62,7 @@ class TunedCall:
         "replaceable",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        operator: str,
-        device: int,
-        choice: Choice,
-        given: Given,
-    ) -> None:
+    def __init__(self, operator: str, device: int, choice: Choice, given: Given) -> None:
         self.operator = operator
         self.device = device
         self.problem = given.problem
@@ -151,6 +145,11 @@ class TunedCall:
         self._launch(*pointers)
         for notice in _observers:
             notice(self)
+
+    @property
+    def launches(self) -> int:
+        """How many launches a call is, without those that depend on weights alone."""
+        return self._launch.per_call
 
     @property
     def runs(self) -> int:

@@ -119,6 +119,10 @@ class Rule:
         self.alone(step)
         return 0
 
+    def is_one_launch(self, after: Sequence[Step]) -> bool:
+        """Say whether the call is one launch, with all steps `after` it."""
+        return not after
+
 
 class Step(NamedTuple):
     """A held call: addresses, and whatever else its rule needs.

@@ -27,7 +27,6 @@ from oclgen.measuring.child import ASKS, TIMEOUTS, Child, ChildError, Leave, Sta
 from oclgen.measuring.excerpt import AFFORDABLE
 from oclgen.parameters import ConfigError
 from oclgen.problem import Problem
-from oclgen.templates import templates
 from oclgen.variant import Variant
 
 if TYPE_CHECKING:
@@ -195,6 +194,8 @@ def _built(device: Device, question: Any) -> Any:
     from oclgen.opencl.device import BuildError
 
     if isinstance(question, Texts):
+        from oclgen.templates import templates  # mako is 0.1 s that no context has to wait for
+
         for name in question.templates:
             templates("oclgen").get(name)
         return None

@@ -96,11 +96,13 @@ class Ahead:
         """Start the processes if a first network may be about to come: they take a second or more.
 
         Where programs were built before, most may be there: then they start one by one. Many
-        processes compile the templates first, which would take this one half a second.
+        processes compile the templates first, which would take this one half a second. Some may
+        have started: they built the small programs that ask a device for its instructions.
         """
         with self._lock:
-            if self._pool is None and self._programs.stored.is_new and self._processes:
-                self._pool = self._made()
+            if self._programs.stored.is_new and self._processes:
+                if self._pool is None:
+                    self._pool = self._made()
                 self._pool.start()
                 if self._processes >= MANY:
                     names = templates("oclgen").uncompiled()

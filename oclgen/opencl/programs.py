@@ -46,6 +46,10 @@ OPTIONS = ("-cl-mad-enable",)
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 """Option for GPUs. Without it their quotients may be 2.5 units of the last place off, so that
 `floor(n * 49 / 49)` is not n: an item falls into the wrong bin. Processors divide exactly."""
+ACTIVATION = "#define ACT("
+"""Marks texts whose only quotients are in the activation of a sum, as of sigmoid and silu. They
+need no `ROUNDED`: the sum and `exp` have such errors, too. A correct quotient is ten instructions
+and a branch for each sum, which the compiler takes long for."""
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 OWN_CACHES = ("NVIDIA CUDA",)
@@ -109,7 +113,7 @@ class Programs:
         is_gpu = self.info.kind == "gpu" and not self.info.is_profiled
         sizes = lanes.sizes_of(self.handle, Path(cl._cl.__file__)) if is_gpu else ()
         self._lanes = lanes.fewest(sizes)
-        self._options = OPTIONS + (rounding(self.handle) if is_gpu else ())
+        self._rounding = rounding(self.handle) if is_gpu else ()
 
     def get(self, source: str) -> Any:
         """Return the built `pyopencl.Program` of `source`.
@@ -210,9 +214,11 @@ class Programs:
         """Return the options that the compiler is given for `source`."""
         is_cpu = self.info.kind == "cpu"
         more = alone.options(source) if is_cpu else lanes.options(source, self._lanes)
+        if ACTIVATION not in source:
+            more = (*self._rounding, *more)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
-            return (*self._options, *more, fragments.STANDARD)
-        return (*self._options, *more)
+            more = (*more, fragments.STANDARD)
+        return (*OPTIONS, *more)
 
     def binary(self, source: str) -> bytes:
         """Return what `source` was built to, for `load` in another process on this device.

@@ -17,4 +17,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         # short slices fill the units, long ones leave little to join
         "slice": up_to(problem.keys, 16, 32, 64, 128, 256),
         "rows": up_to(problem.queries * problem.shared_by, 1, 2, 4, 8),
+        # without a second launch, but the last work-group of some rows joins all their slices
+        "counted": (False, True),
     }

@@ -25,4 +25,6 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         "unroll": (1, 2),
         # a group for each row of tiles, or as many as compute units have at a time
         "groups": (0, limits.compute_units, 2 * limits.compute_units),
+        # few outputs leave compute units without work-groups, a long k has some for several
+        "split_k": (1, 2, 4, 8),
     }

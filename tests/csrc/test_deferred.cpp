@@ -91,6 +91,26 @@ TEST_CASE("what is enqueued behind a launch without a program waits, and keeps i
   CHECK(fake::log() == Log{"late", "ready", "late"});
 }
 
+TEST_CASE("large writes wait behind a launch, until their copies would take too much memory") {
+  const Python python;
+  const Owned late(pending(1, "late"));
+  const auto a = items(), b = items();
+  fill(a, 1);
+  constexpr size_t kLarge = size_t(32) << 20, kMost = size_t(256) << 20;
+  const auto large = ocl::allocate(0, kLarge);
+  std::vector<char> bytes(kLarge);
+  CHECK(run(late, a, b, 10) == 0);
+  for (size_t copies = 1; copies <= kMost / kLarge + 1; ++copies) {
+    std::fill(bytes.begin(), bytes.end(), char(copies));
+    ocl::write(large.get(), bytes.data(), kLarge, false);
+    if (copies < kMost / kLarge) CHECK(fake::log().empty());
+  }
+  CHECK(fake::log() == Log{"late"});
+  std::fill(bytes.begin(), bytes.end(), 0);
+  ocl::read(bytes.data(), large.get(), kLarge);
+  CHECK(bytes[0] == char(kMost / kLarge + 1));
+}
+
 TEST_CASE("memory that is freed behind a waiting launch serves later ones alone") {
   const Python python;
   const Owned late(pending(1, "late")), ready(adding("ready"));

@@ -1,4 +1,4 @@
-"""Launches of a token of a Llama-shaped model in unmodified `generate`, on a GPU's geometry."""
+"""Launches of a token of a Llama-shaped model in unmodified `generate`."""
 
 from __future__ import annotations
 
@@ -31,20 +31,25 @@ print(json.dumps([same, asks, layers, torch.ocl.fallbacks()]))
 """
 
 
-def test_a_layer_of_a_token_takes_few_launches(any_device: None) -> None:
-    """Seven with a dynamic cache, one of which joins the slices of its keys.
+@pytest.mark.parametrize(
+    ("profile", "launches"), [({"OCLGEN_DEVICE_PROFILE": str(PROFILE)}, [7, 6]), ({}, [6, 6])]
+)
+def test_a_layer_of_a_token_takes_few_launches(
+    any_device: None, profile: dict[str, str], launches: list[int]
+) -> None:
+    """Seven with a dynamic cache on a GPU, one of which joins the slices of its keys.
 
-    A static one of 17 keys has nothing to join. The mask of numbers that torch makes of its mask of
-    bools is part of another launch.
+    A static one of 17 keys has nothing to join, nor has a processor. The mask of numbers that torch
+    makes of its mask of bools is part of another launch.
     """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COUNTED],
-        env=os.environ | {"OCLGEN_DEVICE_PROFILE": str(PROFILE), "PYTHONPATH": str(ROOT)},
+        env=os.environ | profile | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     same, asks, layers, fallbacks = json.loads(done.stdout.splitlines()[-1])
     assert same
     assert asks == [0, 0]  # the shim repeats every call of a token
-    assert layers == [7, 6]
+    assert layers == launches
     assert fallbacks == {}

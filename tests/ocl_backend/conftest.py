@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.ocl_backend.late import Late
+
 
 @pytest.fixture
 def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -28,3 +30,18 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def late(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
+    """A device whose programs are built when they are waited for."""
+    from ocl_backend.dispatch import tuned
+    from ocl_backend.runtime import streams
+
+    made = Late(device.ahead)
+    monkeypatch.setattr(device.ahead, "find", made.find)
+    monkeypatch.setattr(device.ahead, "wait", made.wait)
+    tuned.reload_tuned()
+    yield made
+    streams.synchronize(device.index)
+    tuned.reload_tuned()

@@ -1,4 +1,4 @@
-"""Norms in the launch of the products after them, with a GPU's geometry."""
+"""Norms in the launch of the products after them, with a GPU's geometry and a processor's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend.dispatch.tuned import TunedCall
 from tests.ocl_backend.cpu_twin import place
 from tests.ocl_backend.test_loose import drawn, rms_norm, run
 
@@ -89,6 +90,41 @@ def test_a_norm_is_part_of_the_products_launch(
     kernels = check(gated, [x, x.flip(-1), norm, gate, up], where)
     assert kernels["row_products"] == 1
     assert kernels.total() <= 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inner", "columns"),
+    [(torch.bfloat16, 96, 1531), (torch.float32, 83, 770), (torch.float16, 64, 9)],
+)
+def test_a_processors_groups_take_columns_in_turns(
+    device: Any, dtype: Any, inner: int, columns: int
+) -> None:
+    if device.info.kind != "cpu":
+        pytest.skip("of a GPU's groups each takes columns once")
+    where = place(device)
+    given = layer(dtype, (1, 1), inner, columns, 35, 34)
+    assert check(projected, given, where) == {"row_products": 1}
+    x, norm, gate, up = layer(dtype, (1, 2), inner, columns, columns)
+    kernels = check(gated, [x, x.flip(-1), norm, gate, up], where)
+    assert kernels["row_products"] == 1
+    assert kernels.total() <= 2
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_a_product_of_several_launches_is_one_of_rows(
+    device: Any, monkeypatch: pytest.MonkeyPatch, launches: int
+) -> None:
+    """As where slices of the reduction are added: a residual goes with it, or nothing."""
+
+    def closed(x: Any, weight: Any, more: Any, last: Any) -> Results:
+        kept = more + linear(x, weight)
+        return kept, linear(kept * 2, last)
+
+    monkeypatch.setattr(TunedCall, "launches", launches)
+    x, _, weight, last = layer(torch.float32, (1, 1), 94, 45, 7)
+    given = [x, weight, drawn(torch.float32, (1, 1, 45))[0], last[:, :45].contiguous()]
+    kernels = check(closed, given, place(device))
+    assert kernels["row_products"] == (2 if launches > 1 else 0)
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 8])

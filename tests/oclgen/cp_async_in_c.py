@@ -52,13 +52,13 @@ def in_plain_c(plan: Plan) -> Plan:
 def _text(source: str) -> str:
     # a simulator has no cache whose lines it could ask for
     source = source.replace("__builtin_prefetch(", "(void)(")
-    if "READ_FOUR" not in source:
-        return source
-    source = _replaced(source, "/* copies one word", "#define READ_FOUR", INSTRUCTIONS)
     if "PASS_FOUR" in source:
         source = _replaced(source, "/* sums pass", "#define FENCE_ALL_GROUPS", PASSING)
         # a simulator does not unroll, and warns of it
         source = re.sub(r" *#pragma unroll.*\n", "", source)
+    if "READ_FOUR" not in source:
+        return source
+    source = _replaced(source, "/* copies one word", "#define READ_FOUR", INSTRUCTIONS)
     source = source.replace("void copy(Operands", "void copy(__local char *copied, Operands")
     source = source.replace("copy(&at", "copy(copied, &at")
     address = r"uint base;\n\s*__asm__.*;"

@@ -14,7 +14,13 @@ TEXT = """
 #define masked(a, mask, bits) ((a) & (mask) | (bits))
 #define low_halves(a, b) ((a) & 0xffffu | (b) << 16)
 #define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)
+#define even_bytes(a, above) ((a) & 0x00ff00ffu | (above) * 0x01000100u)
+#define odd_bytes(a, above) ((a) >> 8 & 0x00ff00ffu | (above) * 0x01000100u)
+#define MMA_HERE MMA
 #define WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define PASS(value, to) *(volatile __global float *)(to) = value
+#define TAKE(value, from) value = *(volatile __global const float *)(from)
+#define FENCE_ALL_GROUPS() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #define SUMS_BEGIN(id, warps)
 #define SUMS_SENT(lane)
 #define SUMS_AWAIT(parity) barrier(CLK_LOCAL_MEM_FENCE)

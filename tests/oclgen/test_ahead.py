@@ -195,13 +195,16 @@ def test_a_process_builds_what_nobody_waits_for(
     building._pool.close()
 
 
+@pytest.mark.parametrize("probes", [False, True], ids=["unprobed", "probed"])
 def test_a_first_network_is_met_by_processes_that_are_there(
-    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch, probes: bool
 ) -> None:
     monkeypatch.setenv(PROCESSES_VARIABLE, "2")
-    for number in range(FEW - 1):  # what probes leave
+    for number in range(FEW - 2):  # what probes leave
         programs.stored.put(f"probe{number}", b"program")
     building = Ahead(programs, device.index, device.limits)
+    if probes:
+        building.wait(building.find(fresh()))
     building.expect()
     pool = building._pool
     assert pool is not None

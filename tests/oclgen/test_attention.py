@@ -42,6 +42,7 @@ from tests.oclgen.attention_cases import (
     in_all_directions,
 )
 from tests.oclgen.attention_emulated import emulate
+from tests.oclgen.cp_async_in_c import in_plain_c
 from tuned_db.choosing.nearest import kind_of
 
 GPU = Limits(
@@ -228,6 +229,32 @@ def test_a_scale_that_is_not_above_zero_is_right(
 def test_slices_of_the_keys_are_right(device: Device, case: int) -> None:
     problem, config = SPLITS[case]
     right(device, attention_split, problem, config)
+
+
+@pytest.mark.parametrize("case", range(len(SPLITS)))
+def test_slices_that_the_last_work_group_joins_are_right(device: Device, case: int) -> None:
+    """The measurement also finds that the counters are zero again."""
+    problem, config = SPLITS[case]
+    config = replace(config, counted=True)
+    if config.is_alone(problem):
+        assert "joins nothing" in str(config.why_not(problem, GPU))
+        return
+    assert config.why_not(problem, GPU) is None
+    plan = attention_split.plan(problem, config)
+    assert len(plan.launches) == 1
+    result = Bench(device, problem).measure(in_plain_c(plan), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
+def test_a_winner_has_the_slices_that_another_problem_wants() -> None:
+    won = attention_split.Config(work_items=256, slice=128, rows=1)
+    long = AttentionProblem(1, 32, 4, 1, 4096, 64, 64, "bf16")
+    large = replace(GPU, local_bytes=227 * KIB)
+    assert won.with_best_split(long, large) == replace(won, slice=32, rows=8, counted=True)
+    plain = replace(large, instructions=frozenset())
+    assert won.with_best_split(long, plain) == replace(won, slice=32, rows=8)
+    assert won.with_best_split(replace(long, keys=20), large) == replace(won, slice=32, rows=8)
+    assert won.with_best_split(long, GPU) == won  # rows for which its local memory has no room
 
 
 @pytest.mark.parametrize("case", range(len(ROWS)))

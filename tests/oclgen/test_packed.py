@@ -53,6 +53,8 @@ MMAS = (
     (PackedProblem(1, 37, 768, "bf16"), packed_mma.Config(1, 2, 256, 2, 2, 1)),
     (PackedProblem(1, 24, 1024, "fp16"), packed_mma.Config(1, 1, 512, 2, 2, 1, groups=1)),
     (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
+    (PackedProblem(9, 37, 1024, "bf16"), packed_mma.Config(1, 1, 256, 2, 2, 1, split_k=2)),
+    (PackedProblem(3, 40, 1280), packed_mma.Config(1, 2, 256, 1, 2, 1, split_k=3)),
 )
 
 
@@ -211,6 +213,8 @@ def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
         (PackedProblem(1, 9, 256, format="q6_k"), (1, 1, 256, 1, 2, 1), "9 rows of 210 B"),
         (PackedProblem(1, 8, 768, format="q6_k"), (1, 1, 512, 1, 2, 1), "a tile of 512 weights"),
         (PackedProblem(32, 8, 512, format="q6_k"), (4, 2, 256, 1, 2, 1), "numbers; at most"),
+        (PackedProblem(1, 64, 512), (1, 1, 256, 1, 2, 1, 1, 2), "sums of its own"),
+        (PackedProblem(1, 64, 512), (1, 1, 256, 2, 2, 1, 0, 2), "none of 512 weights"),
     ],
 )
 def test_what_matrix_units_cannot_do_is_refused(
@@ -218,6 +222,27 @@ def test_what_matrix_units_cannot_do_is_refused(
 ) -> None:
     assert reason in (packed_mma.Config(*config).why_not(problem, UNITS) or "")
     assert "mma" in (packed_mma.DEFAULT.why_not(problem, H200) or "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_split", "most_warps"),
+    [
+        (PackedProblem(4, 544, 10240, "bf16", "q8_0"), True, 8),
+        (PackedProblem(4, 896, 5888, "fp32", "q4_k"), True, 8),
+        (PackedProblem(4, 896, 5888, "fp32", "q4_k", frozenset({"m"})), False, 16),
+        (PackedProblem(1, 7736, 6144, "fp32", "q4_0"), False, 16),
+        (PackedProblem(8, 14336, 4096, "bf16", "q4_0"), False, 16),
+    ],
+)
+def test_work_groups_share_k_where_outputs_are_few(
+    problem: PackedProblem, is_split: bool, most_warps: int
+) -> None:
+    limits = replace(UNITS, local_bytes=227 * KIB, compute_units=132)
+    first = next(valid_configs(packed_mma, problem, limits))
+    assert (first.split_k > 1) == is_split
+    assert first.warps <= most_warps
+    plan = packed_mma.plan(problem, first)
+    assert (plan.counters > 0, plan.workspaces != ()) == (is_split, is_split)
 
 
 @pytest.mark.sampled(4)

@@ -1,6 +1,8 @@
 // Host-device and device-device transfers on each device's in-order queue.
 #include "runtime/transfer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -22,6 +24,9 @@ namespace {
 // Up to this size a write is staged: the caller goes on while the device is still busy.
 constexpr size_t kStagedBytes = size_t(256) << 10;
 constexpr size_t kStagedAtOnce = 64;
+// While launches wait for programs, larger writes are staged, too: the caller goes on and asks for
+// the next programs. This bounds the bytes of the host's memory that all copies take.
+constexpr size_t kHeldBytes = size_t(256) << 20;
 constexpr const char* kHostToDevice = "copy host to device";
 constexpr const char* kWithinDevice = "copy within device";
 
@@ -129,10 +134,21 @@ void enqueue(c10::DeviceIndex device, Prepared& transfer, const void* first,
   if (status) raise(status);
 }
 
+std::atomic<size_t> held_bytes{0};  // of copies whose writes are not known to be complete
+
+// Whether a write is staged behind launches that wait for programs.
+bool is_held(c10::DeviceIndex device, size_t bytes) {
+  return has_deferred(device) && bytes <= kHeldBytes - std::min(held_bytes.load(), kHeldBytes);
+}
+
 // Copies what is written first, so that the caller goes on.
-void write_small(const Location& to, void* target, const void* source, size_t bytes) {
+void write_staged(const Location& to, void* target, const void* source, size_t bytes) {
   const auto staged = std::make_shared<Write>();
-  staged->source = std::shared_ptr<char[]>(new char[bytes]);
+  held_bytes += bytes;
+  staged->source = std::shared_ptr<char[]>(new char[bytes], [bytes](const char* copied) {
+    held_bytes -= bytes;
+    delete[] copied;
+  });
   staged->bytes = bytes;
   std::memcpy(staged->source.get(), source, bytes);
   enqueue(to.block->device, *staged, target);
@@ -176,7 +192,8 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
   begin_command();
   const Location to = locate_or_throw(target, "host to device copy");
   Device& device = device_at(to.block->device);
-  if (bytes <= kStagedBytes && !source_stays) return write_small(to, target, source, bytes);
+  const bool is_small = bytes <= kStagedBytes && !source_stays;
+  if (is_small || is_held(to.block->device, bytes)) return write_staged(to, target, source, bytes);
   wait_for_programs(to.block->device);
   ++to.block->writes;
   const cl_command_queue queue = queue_of(to.block->device);
@@ -188,7 +205,7 @@ void write(void* target, const void* source, size_t bytes, bool source_stays) {
 }
 
 void write_new(void* target, const void* source, size_t bytes) {
-  write_small(locate_or_throw(target, "host to device copy"), target, source, bytes);
+  write_staged(locate_or_throw(target, "host to device copy"), target, source, bytes);
 }
 
 void copy(void* target, const void* source, size_t bytes) {

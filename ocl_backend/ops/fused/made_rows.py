@@ -1,7 +1,8 @@
 """Rows that products multiply, computed in the launch of the products: a norm before a layer.
 
-On a GPU, a launch takes longer than the norm of a token. So each work-group of the products
-computes the rows for itself, in local memory, from the norm's inputs, which stay in the caches.
+A launch takes longer than the norm of a token, on a GPU as on a processor whose cores have a few
+work-groups each. So each work-group of the products computes the rows for itself, in local memory,
+from the norm's inputs, which stay in the caches.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from ocl_backend.ops.fused.window import Window
 
 FLOAT_BYTES = 4
-MOST_BYTES = 1 << 15
-"""Of rows in local memory: with more, a compute unit has room for few work-groups at once."""
+MOST_BYTES = {"gpu": 1 << 15, "cpu": 1 << 14}
+"""Of rows in local memory. With more, a GPU's compute unit has room for few work-groups at once,
+and a processor's core takes longer for the rows of its work-groups than for another launch."""
 
 
 def are_rows_of(node: Expression, read: Read, source: Expression) -> bool:
@@ -41,8 +43,8 @@ def are_rows_of(node: Expression, read: Read, source: Expression) -> bool:
 
 def has_room(limits: Limits, items: int, local: int) -> bool:
     """Say whether groups of `local` work-items can make `items` of rows for themselves."""
-    most = min(MOST_BYTES, limits.local_bytes // 2)
-    return limits.kind == "gpu" and local & (local - 1) == 0 and items * FLOAT_BYTES <= most
+    most = min(MOST_BYTES.get(limits.kind, 0), limits.local_bytes // 2)
+    return local & (local - 1) == 0 and items * FLOAT_BYTES <= most
 
 
 def statements(window: Window, part: Part, arguments: Arguments, local: int) -> list[str]:

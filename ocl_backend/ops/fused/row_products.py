@@ -120,14 +120,24 @@ def _plain(window: Window, product: int, part: Part) -> list[Step] | None:
     return None if kept or [type(step.rule) for step in steps] not in PLAIN else after
 
 
+def _is_tuned(window: Window, product: int, after: Sequence[Step]) -> bool:
+    """Say whether a single product is left to a tuned one, with the steps `after` it.
+
+    One of several launches, as where sums of slices are added, takes longer than few rows do here.
+    """
+    return not serves(window.nodes[product]) or window.steps[product].rule.is_one_launch(after)
+
+
 def run(window: Window, unit: Unit) -> None:
     """Enqueue a unit's products and what is computed of their results."""
     products, parts = unit.products, unit.parts
     step, alone = window.steps[products[0]], len(products) == 1 and not unit.rows
-    if alone and not parts:
-        step.rule.alone(step)
-    elif alone and (after := _plain(window, products[0], parts[0])):
-        step.rule.fuse(step, after)
+    after = _plain(window, products[0], parts[0]) if alone and parts else None
+    if alone and (after or not parts) and _is_tuned(window, products[0], after or []):
+        if after:
+            step.rule.fuse(step, after)
+        else:
+            step.rule.alone(step)
     elif not all(serves(window.nodes[i]) for i in products):
         # a later launch was found to read the tuned product, so nothing is taken into it
         for i in (*products, *parts[0].computed):
@@ -150,7 +160,9 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
     most = max(len(block.products) for block in blocks)
     b = [window.nodes[i].inputs[1] for i in products]
     steps = [a.strides[0] if rows > 1 else 0, *(weights.strides[1] for weights in b)]
+    columns = [window.nodes[block.products[0]].out.shape[1] for block in blocks]
     geometry = ColumnSharing.of(limits, most, rows, inner, steps, dtype_of(a.dtype))
+    geometry = geometry.in_turns(limits, columns)
     arguments = Arguments(window)
     before = unit.rows and made_rows.statements(window, unit.rows, arguments, geometry.local)
     branches, groups = _branches(window, unit, blocks, arguments, geometry)
@@ -196,7 +208,7 @@ def _branches(
     lines, first = list[str](), 0
     for block in blocks:
         columns = window.nodes[block.products[0]].out.shape[1]
-        past = first + ceil_div(columns, g.items * g.teams)
+        past = first + g.groups(columns)
         lines += [
             f"    {'else ' if first else ''}if (get_group_id(0) < {past}) {{",
             f"        const int group = (int)get_group_id(0) - {first};",
@@ -223,7 +235,7 @@ def _sum(width: int) -> str:
 def _block(
     window: Window, block: Block, arguments: Arguments, g: ColumnSharing, has_rows: bool
 ) -> list[str]:
-    """Return the statements that compute a block's columns; `group` is the number in it.
+    """Return the statements that compute a group's columns of a block; `group` is its number in it.
 
     Args:
         window: the chain.
@@ -235,7 +247,8 @@ def _block(
     nodes = [window.nodes[i] for i in block.products]
     rows, columns = nodes[0].inputs[0].shape[0], nodes[0].out.shape[1]
     elements = rows * g.items
-    lines = [f"const int first = (group * {g.teams} + team) * {g.items};"]
+    counted = "turn" if g.turns > 1 else "group"
+    lines = [f"const int first = ({counted} * {g.teams} + team) * {g.items};"]
     names = [
         (s, i, r) for s in range(len(nodes)) for i in range(g.items) for r in range(rows)
     ]  # fmt: skip
@@ -248,7 +261,16 @@ def _block(
     ]
     lines += row_sums.loops(window, block, arguments, g, has_rows)
     lines += _added(names, g, elements)
-    return [*lines, *_stored(window, block, arguments, g, elements)]
+    lines += _stored(window, block, arguments, g, elements)
+    if g.turns == 1:
+        return lines
+    past = f"min((group + 1) * {g.turns}, {ceil_div(columns, g.items * g.teams)})"
+    return [
+        f"for (int turn = group * {g.turns}; turn < {past}; ++turn) {{",
+        *(f"    {line}" for line in lines),
+        *(["    barrier(CLK_LOCAL_MEM_FENCE);"] if g.lanes > 1 else []),
+        "}",
+    ]
 
 
 def _added(names: Sequence[tuple[int, int, int]], g: ColumnSharing, elements: int) -> list[str]:

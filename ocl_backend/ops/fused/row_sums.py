@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocl_backend.dtypes import BFLOAT16, DType, dtype_of
@@ -12,24 +12,32 @@ from ocl_backend.ops.fused import made_rows
 from ocl_backend.ops.fused.expression_arguments import Arguments
 from ocl_backend.ops.fused.expression_text import Part
 from oclgen.limits import Limits
+from oclgen.plan import ceil_div
 
 if TYPE_CHECKING:
     from ocl_backend.ops.fused.window import Window
 
 MOST_SUMS = 64
 """Floats of a work-item of a GPU that are sums: more leave no registers for what is loaded."""
+GROUPS_PER_UNIT = 8
+"""Work-groups of a processor's core, so that the last ones end together. Each costs to start, and
+to make what the products multiply where that is not in memory."""
 UNROLLED = 8
 """Turns of a loop whose loads a GPU begins at once: 128 bytes of each column for a lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSharing:
-    """How columns are shared out: a team of `lanes` adds up `items` of them, `teams` a group."""
+    """How columns are shared out: a team of `lanes` adds up `items` of them, `teams` a group.
+
+    A group does so in `turns`, with columns that follow one another.
+    """
 
     lanes: int
     teams: int
     items: int
     width: int
+    turns: int = 1
 
     @staticmethod
     def of(
@@ -59,6 +67,22 @@ class ColumnSharing:
     def local(self) -> int:
         """Work-items of a group."""
         return self.lanes * self.teams
+
+    def groups(self, columns: int) -> int:
+        """Return how many groups share a block's columns out."""
+        return ceil_div(columns, self.items * self.teams * self.turns)
+
+    def in_turns(self, limits: Limits, columns: Sequence[int]) -> ColumnSharing:
+        """Return this with as many turns as leave each core of a processor some groups.
+
+        Args:
+            limits: of the device.
+            columns: of each block of a launch.
+        """
+        if limits.kind != "cpu":
+            return self
+        groups = sum(map(self.groups, columns))
+        return replace(self, turns=max(1, groups // (GROUPS_PER_UNIT * limits.compute_units)))
 
 
 class Block(NamedTuple):

@@ -10,25 +10,24 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into, resized
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
-from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE, dtype_of
+from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE
 from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
-from ocl_backend.kernels.vectors import in_groups
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
+<<<<<<< HEAD
 from ocl_backend.ops.linear.factors import layout, readable
+=======
+from ocl_backend.ops.linear.matmul_plain import plain_product
+>>>>>>> main
 from ocl_backend.ops.reduce.reductions import dots_of_rows
-from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
-from oclgen.opencl.device import devices
 from oclgen.problem import Activation, GemmProblem
-from oclgen.render import render
 
 Number = int | float | bool
 
@@ -94,7 +93,7 @@ def product(
         bias is not None, activation, allow_tf32 and a.dtype is torch.float32,
     )  # fmt: skip
     if a.dtype not in STORAGE and dtype is a.dtype:
-        _plain(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
+        plain_product(key)(a.data_ptr(), b.data_ptr(), out.data_ptr())
     else:
         read = (a, b, out) if bias is None else (a, b, out, bias)
         pointers = tuple(tensor.data_ptr() for tensor in read)
@@ -146,17 +145,27 @@ class Multiplying(Rule):
         """Enqueue the product."""
         self._call(*step.values)
 
+    def is_one_launch(self, after: Sequence[Step]) -> bool:
+        """Say whether the tuned product is one launch, with all steps `after` it."""
+        residual, activation, _ = terms_of(after)
+        return (self._with(residual != 0, activation) if after else self._call).launches == 1
+
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with the residual and the activation that follow, or one of the two."""
         residual, activation, taken = terms_of(after)
         assert taken
-        call = self._fused.get((residual != 0, activation))
-        if call is None:
-            call = _prepared(self._key._replace(activation=activation, residual=residual != 0))
-            self._fused[residual != 0, activation] = call
+        call = self._with(residual != 0, activation)
         a, b, _, *bias = step.values
         call(a, b, after[taken - 1].result, *bias, *((residual,) if residual else ()))
         return taken
+
+    def _with(self, has_residual: bool, activation: Activation) -> TunedCall:
+        """Return the tuned product with these terms."""
+        call = self._fused.get((has_residual, activation))
+        if call is None:
+            call = _prepared(self._key._replace(activation=activation, residual=has_residual))
+            self._fused[has_residual, activation] = call
+        return call
 
 
 @remember()
@@ -213,23 +222,6 @@ def _prepared(key: ShapeKey) -> TunedCall:
         "batch_c": key.out_strides[0] if count > 1 else 0,
     }
     return tuned_call(key.operator, key.device, problem, tuple(scalars.items()))
-
-
-@remember()
-def _plain(key: ShapeKey) -> KernelLaunch:
-    """Return the launch of the plain kernel, one output per work-item, for any strides."""
-    dtype = dtype_of(key.dtype)
-    source = render("matmul_plain", package="ocl_backend", dtype=dtype)
-    *batch, m, k = key.a_shape
-    n, count = key.b_shape[-1], batch[0] if batch else 1
-    strides = [
-        (s[0] if count > 1 else 0, s[-2], s[-1])
-        for s in (key.a_strides, key.b_strides, key.out_strides)
-    ]
-    numbers = (m, n, k, *(step for steps in strides for step in steps))
-    arguments: list[Argument] = [*[Pointer(dtype.item_bytes)] * 3, *map(np.int64, numbers)]
-    spread = in_groups((n, m, count), devices()[key.device].limits)
-    return prepare(key.device, source, "matmul_plain", spread.sizes, arguments, spread.local)
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:

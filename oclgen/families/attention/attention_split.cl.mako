@@ -4,7 +4,8 @@ Attention of few queries: work-groups share out the keys, and each reads its key
 A work-group has a slice of the keys and some rows: queries of the heads that share a head of k and
 v. Neighbouring work-items read 16 bytes each of a key, multiply them by their part of the rows, and
 leave sums of products in local memory; the softmax of the slice follows, then the values are read
-in the same way. What the slices of a row found is joined by `attention_split_join`.
+in the same way. What the slices of a row found is joined by `attention_split_join`, or by the
+work-group that counts itself last in `counters`. No work-group waits for another.
 
 preamble    typedef of elem_t and the macros LOADn and STOREn
 dtype       fp32, fp16 or bf16
@@ -16,7 +17,9 @@ chunk       items of 16 bytes
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
 alone       there is one slice, whose result is the result
+counted     the work-group that counts last joins the slices of its rows
 </%doc>
+<%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%
     keys_at_once, values_at_once = work_items // lanes, work_items // lanes_v
     log2e = "1.44269504f"
@@ -30,6 +33,9 @@ alone       there is one slice, whose result is the result
 %>\
 ${preamble}
 
+% if counted:
+${tiles.passing()}
+% endif
 /* a chunk of 16 bytes as floats: of 16-bit items the even ones, then the odd ones */
 void widen(float *values, const uint4 bits)
 {
@@ -78,7 +84,10 @@ void attention_split(
 % endif
     const int heads, const int shared_by, const int queries, const int keys, const float scale${"" if alone else ","}
 % if not alone:
-    __global float *restrict parts, const long parts_start, __global float *restrict ends, const long ends_start
+    __global float *restrict parts, const long parts_start, __global float *restrict ends, const long ends_start${"," if counted else ""}
+% endif
+% if counted:
+    volatile __global int *restrict counters, const long counters_start
 % endif
     )
 {
@@ -204,4 +213,56 @@ void attention_split(
 % endif
         }
     }
+% if counted:
+    // one work-item's fences, behind and before a barrier, hold for its work-group
+    __local int before;
+    volatile __global int *counter = counters + counters_start + get_group_id(2) * get_num_groups(1) + get_group_id(1);
+    const int slices = (int)get_num_groups(0);
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    if (id == 0) {
+        FENCE_ALL_GROUPS();
+        before = atomic_inc(counter);
+        FENCE_ALL_GROUPS();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (before < slices - 1) {
+        return;
+    }
+    if (id == 0) {
+        atomic_xchg(counter, 0);
+    }
+    for (int at = id; at < ${rows * dim_v // 4}; at += ${work_items}) {
+        const int row = row0 + at / ${dim_v // 4}, item = at % ${dim_v // 4} * 4;
+        if (row < all_rows) {
+            const int head = shared_head * shared_by + row / queries;
+            const long line = (batch * heads + head) * (long)queries + row % queries;
+            __global const float *own_ends = ends + ends_start + line * slices;
+            __global const float *own_parts = parts + parts_start + line * slices * ${dim_v} + item;
+            float most = -INFINITY;
+#pragma unroll 8
+            for (int i = 0; i < slices; ++i) {
+                most = fmax(most, own_ends[i]);
+            }
+            const float shift = most == -INFINITY ? 0.0f : most;
+            float all = 0.0f, sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
+#pragma unroll 8
+            for (int i = 0; i < slices; ++i) {
+                float x, y, z, w;
+                TAKE_FOUR(x, y, z, w, own_parts + i * ${dim_v});
+                const float power = exp2(own_ends[i] - shift);
+                all += power;
+% for i, name in enumerate("xyzw"):
+                sum${i} += power * ${name};
+% endfor
+            }
+            __global elem_t *to = out + out_start + batch * out_batch + head * out_head + row % queries * out_row + item;
+% for i in range(4):
+            STORE1(all == 0.0f ? 0.0f : sum${i} / all, to + ${i});
+% endfor
+            if (item == 0) {
+                lse[lse_start + line] = all == 0.0f ? INFINITY : (most + log2(all)) * 0.69314718f;
+            }
+        }
+    }
+% endif
 }

@@ -7,6 +7,10 @@ other. Its warps share k: each copies tiles of its own, tile_k weights of tile_n
 packed, `stages` at a time, and waits for none of the others until all add up in local memory. A
 warp that has one tile of each row keeps its x in registers.
 
+With `split_k` several work-groups share a block of outputs: slices of k, of which each has all the
+warps that it would have alone. They leave their sums in `partials`, and the last of them to arrive
+adds these up in the order of the slices, so results repeat exactly. None waits for another.
+
 Of 16 x 16 weights a lane has four of row lane / 4 and four of the row 8 below: those of four
 neighbouring bytes. The instruction's order of k is theirs, so x is read where it lies, four or
 eight neighbours by each lane. Columns that x leaves multiply further groups of weights: see
@@ -18,6 +22,8 @@ tile                a `packed_mma_tiles.Tile`
 blocks_m, blocks_n  blocks of 8 rows of x and of 16 rows of w in a work-group: tile_m, tile_n
 tile_k              weights of a row in a tile
 warps, work_items   warps of a work-group, and their work-items
+split_k             work-groups that share a block of outputs
+share, shares       index of a warp among those that share a block of outputs, and their number
 stages              tiles of a warp in local memory
 rounds              tiles of a row that a warp multiplies
 is_repeated         whether a work-group computes several blocks of outputs
@@ -40,6 +46,9 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
     is_kept, rows_of_block, raw = rounds == 1, text.rows_of_block, text.raw
     items = "float" if elem_bytes == 4 else "ushort"
 %>\
+<%def name="store(to)">\
+${to}STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+</%def>\
 ${preamble}
 ${units}
 ${weights.functions()}\
@@ -52,12 +61,24 @@ void packed_mma(
     __global const elem_t *restrict scales, const long offset_scales,
 % endif
     __global elem_t *restrict y, const long offset_y, const int ld_y,
-    const int m, const int n)
+    const int m, const int n${"," if split_k > 1 else ")"}
+% if split_k > 1:
+    __global float *restrict partials, const long offset_partials,
+    __global int *restrict counters, const long offset_counters)
+% endif
 {
     __local uchar tiles[${local_bytes}] __attribute__((aligned(16)));
     const int id = (int)get_local_id(0);
     const int warp = id / 32, lane = id % 32, line = lane / 4, part = lane % 4;
     const int m0 = (int)get_group_id(1) * ${text.rows}, further = (int)get_num_groups(0) * ${tile_n};
+% if split_k > 1:
+    __local int arrived;
+    const int slice = (int)get_group_id(2), share = slice * ${warps} + warp;
+    // what the slices of this block leave, and the counter of those that have
+    const int block = (int)(get_group_id(1) * get_num_groups(0) + get_group_id(0));
+    __global float *const left = partials + offset_partials + block * ${split_k * text.rows * tile_n}L;
+    __global int *const counter = counters + offset_counters + block;
+% endif
     UNIT_MEMORY
     SUMS_BEGIN(id, ${warps});
     __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)});
@@ -91,16 +112,16 @@ void packed_mma(
 % if is_kept:
     ${raw} raw[${parts}][${blocks_m}][${loads}];
 % for p in range(parts):
-${moves.load_x(f"raw[{p}]", f"warp * {tile_k}{plus(p * tile.part)}", " " * 4)}\
+${moves.load_x(f"raw[{p}]", f"{share} * {tile_k}{plus(p * tile.part)}", " " * 4)}\
 % endfor
 % else:
-    int at_k = warp * ${tile_k};
+    int at_k = ${share} * ${tile_k};
     ${raw} next_x[${blocks_m}][${loads}];
 ${moves.load_x("next_x", "at_k", " " * 4)}\
 % endif
 % if form.group:
     float2 fetched[${-(-entries // 32)}];
-${moves.fetch(f"(int)get_group_id(0) * {tile_n}", f"warp * {tile_k}", " " * 4)}\
+${moves.fetch(f"(int)get_group_id(0) * {tile_n}", f"{share} * {tile_k}", " " * 4)}\
 % endif
     // what is copied next
     int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
@@ -150,7 +171,7 @@ ${moves.copy("next", " " * 16)}\
             slot = slot == ${stages - 1} ? 0 : slot + 1;
 % if form.group or not is_kept:
             const bool last = round == ${rounds - 1};
-            const int next_k = ${f"last ? warp * {tile_k} : (round + 1) * {tile_k * warps} + warp * {tile_k}" if rounds > 1 else f"warp * {tile_k}"};
+            const int next_k = ${f"last ? {share} * {tile_k} : (round + 1) * {tile_k * shares} + {share} * {tile_k}" if rounds > 1 else f"{share} * {tile_k}"};
 % endif
 % if entries:
 % if form.group:
@@ -206,9 +227,37 @@ ${products.multiply("kept[p]" if is_kept else "pairs")}\
                     float sum = 0.0f;
 #pragma unroll
                     for (int other = 0; other < ${warps}; ++other) sum += there[(other * ${text.rows} + i) * ${tile_n + pad} + j];
-                    STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if form.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+% if split_k > 1:
+                    PASS(sum, left + slice * ${text.rows * tile_n} + at);
+% else:
+${store(" " * 20)}\
+% endif
                 }
             }
+% if split_k > 1:
+            // one work-item's fences, behind and before a barrier, hold for its work-group
+            barrier(CLK_GLOBAL_MEM_FENCE);
+            if (id == 0) {
+                FENCE_ALL_GROUPS();
+                arrived = atomic_inc(counter);
+                FENCE_ALL_GROUPS();
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (arrived == ${split_k - 1}) {
+                if (id == 0) atomic_xchg(counter, 0);
+                for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
+                    const int i = at / ${tile_n}, j = at % ${tile_n};
+                    if (m0 + i < m && before + j < n) {
+                        float sum = 0.0f, theirs[${split_k}];
+#pragma unroll
+                        for (int other = 0; other < ${split_k}; ++other) TAKE(theirs[other], left + other * ${text.rows * tile_n} + at);
+#pragma unroll
+                        for (int other = 0; other < ${split_k}; ++other) sum += theirs[other];
+${store(" " * 24)}\
+                    }
+                }
+            }
+% endif
         }
 % if is_repeated and text.rows * tile_n < work_items:
         // other warps store the next block

@@ -12,16 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Annotated, TypeGuard
 
 from oclgen.families.packed.packed_mma_text import Text
 from oclgen.families.packed.packed_mma_tiles import ROWS, Tile
 from oclgen.families.packed.packed_rows import arguments
+from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.packed_problem import PackedProblem
 from oclgen.parameters import Range, Unroll, Warps
-from oclgen.plan import WARP, Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import (
+    COUNTERS,
+    WARP,
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Plan,
+    buffer,
+    ceil_div,
+)
 from oclgen.problem import DTYPES, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -29,6 +41,8 @@ NAME = "packed_mma"
 
 MOST_ROWS = 64
 """Rows up to which reading weights anew for every 8 to 32 rows takes less than unpacking them."""
+MOST_SLICES = 16
+"""Work-groups that share a block of outputs: the last one keeps as many sums of each output."""
 COLUMNS = 16
 """Rows of w of one instruction, outputs for each row of x."""
 PAD = 4
@@ -37,6 +51,10 @@ LONG_ROW = 8192
 """Weights of a row from which 16 warps share it."""
 RESIDENT = 4096
 """Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
+MOST_SHARING = 8
+"""Warps of a work-group beside other work-groups for the same outputs."""
+MOST_WARPS = 16
+"""Warps of a work-group that keep x and find registers enough for what they wait for."""
 MOST_IDLE = 0.125
 """Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
@@ -58,6 +76,7 @@ class Config(BaseConfig):
     stages: Annotated[int, Range(2, 8)]
     unroll: Unroll
     groups: Annotated[int, Range(0, 1 << 16)] = 0
+    split_k: Annotated[int, Range(1, MOST_SLICES)] = 1
 
     @property
     def tile_m(self) -> int:
@@ -80,7 +99,23 @@ class Config(BaseConfig):
 
     def rounds(self, problem: PackedProblem) -> int:
         """Return the tiles of a row of w that a warp multiplies."""
-        return ceil_div(problem.k, self.tile_k * self.warps)
+        return ceil_div(problem.k, self.tile_k * self.shares)
+
+    @property
+    def shares(self) -> int:
+        """Warps that share k, of all work-groups of a block of outputs."""
+        return self.warps * self.split_k
+
+    def blocks(self, problem: PackedProblem) -> tuple[int, int]:
+        """Return the blocks of outputs, along n and along m."""
+        return ceil_div(problem.n, self.tile_n), ceil_div(problem.m, self.tile_m)
+
+    def workspaces(self, problem: PackedProblem) -> tuple[tuple[str, int], ...]:
+        """Return the workspace of sums that slices of k leave, if there are several."""
+        if self.split_k == 1:
+            return ()
+        sums = prod(self.blocks(problem)) * self.split_k * self.text(problem).rows * self.tile_n
+        return (("partials", FLOAT_BYTES * sums),)
 
     def text(self, problem: PackedProblem) -> Text:
         """Return the pieces of the kernel's text, and their counts."""
@@ -115,6 +150,10 @@ class Config(BaseConfig):
         if self.groups and not self.is_repeated(problem):
             blocks = ceil_div(problem.n, self.tile_n)
             return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"
+        if self.split_k > 1 and (self.groups or problem.free):
+            return f"split_k={self.split_k}: a block of outputs has work-groups and sums of its own"
+        if self.split_k > 1 and (self.split_k - 1) * self.warps * self.tile_k >= problem.k:
+            return f"split_k={self.split_k}: a work-group would have none of {problem.k} weights"
         if self.unroll > 1 and self.rounds(problem) == 1:
             return f"unroll={self.unroll}: a tile whose x is kept is written out as a whole"
         if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
@@ -131,7 +170,8 @@ class Config(BaseConfig):
 
     def needs(self, problem: PackedProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem)),))
+        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
+        return Needs((frame,), self.workspaces(problem))
 
 
 DEFAULT = Config(blocks_m=1, blocks_n=1, tile_k=256, warps=1, stages=2, unroll=1)
@@ -147,28 +187,64 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if "mma" not in limits.instructions:
         return []
-    return [*_of_kept_x(problem, limits), *_of_rounds(problem, limits)]
+    return [
+        *_of_slices(problem, limits),
+        *_of_kept_x(problem, limits),
+        *_of_rounds(problem, limits),
+    ]
+
+
+def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose work-groups share k, where half of the units would have no outputs.
+
+    Each unit gets two work-groups. A warp has one tile, or two where a slice would need more than
+    `MOST_SHARING` warps.
+    """
+    blocks = ceil_div(problem.n, COLUMNS)
+    if problem.m > ROWS or problem.free or 2 * blocks > limits.compute_units:
+        return
+    slices = min(MOST_SLICES, 2 * limits.compute_units // blocks)
+    for tile_k in (256, 512):
+        tiles = ceil_div(problem.k, tile_k)
+        if tiles <= MOST_SHARING * slices and tiles > MOST_SHARING // 2:
+            warps = ceil_div(tiles, min(slices, tiles))
+            one = Config(1, 1, tile_k, warps, stages=2, unroll=1)
+            yield replace(one, split_k=ceil_div(tiles, warps))
+    one = Config(1, 1, 256, MOST_SHARING // 2, stages=2, unroll=2, split_k=slices)
+    if problem.k > 256 * one.shares:
+        yield one
 
 
 def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
-    With 4096 weights 8 warps with tiles of 512 are faster than 16 with 256 (H200, 4 bits), unless
-    tiles are skewed; one such group on a unit is faster than two. Rows of int8 take as long by
-    several tiles a warp, which need less local memory.
+    Warps with tiles of 256 are faster than half as many with 512 (H200, by turns, parts of the
+    read rate: 4x14336x4096 of int4_128z 0.74 and 0.63, 4x2872x3328 of q4_0 0.62 and 0.58), but not
+    those of a long k whose scales lie in the blocks (1x14336x4096 of q4_0 0.65 and 0.69), nor more
+    than 16 (1x7736x6144 in fp32 0.21 and 0.63). A work-group that computes two blocks of outputs
+    is faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k). x in three pieces leaves no
+    room for more than four rows of a long k. Rows of int8 take as long by several tiles a warp,
+    which need less local memory.
     """
-    if problem.m > (ROWS if DTYPES[problem.dtype] == 2 else 1) or problem.format == "int8":
+    if problem.m > ROWS or problem.format == "int8":
         return
-    lengths = (512, 256, 1024)
-    if tile(problem, 256).is_skewed:
-        lengths = (256, 512, 1024)
-    elif problem.packing.block_bytes >= problem.packing.block:
+    packing, is_short = problem.packing, problem.k < RESIDENT or DTYPES[problem.dtype] == 4
+    lengths = (256, 512, 1024)
+    if not (is_short or packing.group or tile(problem, 256).is_skewed):
+        lengths = (512, 256, 1024)
+    if problem.packing.block_bytes >= problem.packing.block:
         lengths = (1024, 512, 256)
     blocks = ceil_div(problem.n, COLUMNS)
-    for tile_k in sorted(lengths, key=lambda tile_k: _idle(problem.k, tile_k) > MOST_IDLE):
+    for tile_k in sorted(
+        lengths,
+        key=lambda tile_k: (
+            ceil_div(problem.k, tile_k) > MOST_WARPS,
+            _idle(problem.k, tile_k) > MOST_IDLE,
+        ),
+    ):
         warps = ceil_div(problem.k, tile_k)
         groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
-        groups = groups if blocks > 2 * groups else 0
+        groups = groups if blocks > groups else 0
         yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
 
 
@@ -177,6 +253,7 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     blocks_m = min(4, ceil_div(problem.m, ROWS))
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
+    counts = (4, 2)
     # some 4 KiB for a warp to wait for; x in three pieces is cut for more outputs
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
@@ -185,16 +262,26 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
             tiles = ((2, 128), (4, 256), (2, 256), (1, 256))
     elif problem.dtype == "fp32":
         tiles = ((2, 128), (2, 64), (1, 128), (1, 256))
+        if tile(problem, 256).is_skewed and not few:
+            tiles, counts = ((2, 256), (1, 256)), (2, 4)
     else:
         tiles = ((1, 128), (1, 256), (1, 64))
+    if problem.dtype == "fp32" and not few:
+        tiles = ((4, 128), *tiles)
     tiles = tuple(sorted(tiles, key=lambda one: tile(problem, one[1]).is_skewed))
     bytewise = problem.packing.block_bytes >= problem.packing.block
     shared = (8, 4, 2) if bytewise or problem.k < LONG_ROW else (16, 8, 4, 2)
-    pairs = [(warps, one) for warps in (shared if few else (4, 2)) for one in tiles]
+    pairs = [(warps, one) for warps in (shared if few else counts) for one in tiles]
     if problem.k >= RESIDENT:
         pairs.sort(key=lambda pair: _idle(problem.k, pair[0] * pair[1][1]) > MOST_IDLE)
     for warps, (blocks_n, tile_k) in pairs:
         one = Config(blocks_m, blocks_n, tile_k, warps, stages=2, unroll=1)
+        # fewer blocks of outputs than units: slices of k, as long as each has two rounds
+        slices = limits.compute_units // prod(one.blocks(problem)) if not problem.free else 1
+        slices = max(1, min(MOST_SLICES, slices, one.rounds(problem) // 2))
+        if slices > 1 and warps > MOST_SHARING:
+            continue
+        one = replace(one, split_k=slices)
         longer = tile_k > 64 and one.rounds(problem) > 1
         yield replace(one, unroll=2) if longer else one
 
@@ -226,6 +313,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         elem_bytes=DTYPES[problem.dtype],
         x_bytes=config.text(problem).items * DTYPES[problem.dtype],
         width=tile(problem, config.tile_k).width,
+        is_split=config.split_k > 1,
     )
 
 
@@ -249,19 +337,25 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,
             rounds=config.rounds(problem),
+            share="share" if config.split_k > 1 else "warp",
+            shares=config.shares,
             is_repeated=config.is_repeated(problem),
             k=problem.k,
             row_bytes=cut.row_bytes,
         )
 
-    blocks = ceil_div(problem.n, config.tile_n)
+    blocks, rows = config.blocks(problem)
     groups = config.groups if config.is_repeated(problem) else blocks
+    is_split = config.split_k > 1
     launch = Launch(
         text=text,
         kernel=NAME,
-        global_size=(groups * config.work_items, ceil_div(problem.m, config.tile_m), 1),
+        global_size=(groups * config.work_items, rows, config.split_k),
         local_size=(config.work_items, 1, 1),
-        args=arguments(problem),
+        args=(
+            *arguments(problem),
+            *((*buffer("partials"), *buffer(COUNTERS)) if is_split else ()),
+        ),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((launch,))
+    return Plan((launch,), config.workspaces(problem), blocks * rows if is_split else 0)

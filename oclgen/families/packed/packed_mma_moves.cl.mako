@@ -36,7 +36,7 @@ ${to}}
 </%def>\
 <%def name="copy(slot, to)">\
 <% lanes, width, stage_bytes, rows_at_once = tile.lanes, tile.width, text.stage_bytes, text.rows_at_once %>\
-${to}const int begin = ${f"(copy_round * {warps} + warp)" if rounds > 1 else "warp"} * ${tile.bytes};
+${to}const int begin = ${f"(copy_round * {shares} + {share})" if rounds > 1 else share} * ${tile.bytes};
 ${to}__global const uchar *rows = from + copy_n * ${row_bytes}L${"" if tile.is_skewed else " + begin"};
 ${to}const local_t place = base + to + ${slot} * ${stage_bytes};
 #pragma unroll

@@ -35,7 +35,7 @@ ${to}}
 %>\
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
-            const int skew_of = (n0 + line) * ${row_bytes} + (round * ${warps} + warp) * ${tile.bytes};
+            const int skew_of = (n0 + line) * ${row_bytes} + (round * ${shares} + ${share}) * ${tile.bytes};
 % endif
 % for i, span in enumerate(text.spans):
 <% ones = f"kept_ones[p][{i}]" if is_kept else "ones" %>\
@@ -54,6 +54,16 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
                             sum[r][c][0][e] = ${ones}[c][e % 2];
 % endif
                         }
+% if text.is_subtracted:
+#pragma unroll
+                for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+                    for (int c = 0; c < ${blocks_m}; ++c) {
+% for j in range(group_steps):
+                        MMA_HERE(sum[r][c][0], (uint4)(${pair(text.minus_excess)}), ${pairs}[c][${i * group_steps + j}][0][0], ${pairs}[c][${i * group_steps + j}][0][1]);
+% endfor
+                    }
+% endif
 % for place, (step, group) in enumerate(span):
 <%
     skip = plus(step.block * form.block_bytes)

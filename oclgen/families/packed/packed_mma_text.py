@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from oclgen.families.packed.packed_formats import Text as Stripe
 from oclgen.families.packed.packed_mma_tiles import ROWS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 3
 """Numbers of 16 bits that together are a number of fp32."""
+SUBTRACTED = 1
+"""Steps of a group up to which instructions for x alone cost less than registers for its sums."""
+PAIRS_OF_SCALES = """\
+const uint two = masked(((__global const ushort *)p)[96 + at / 32], 0xffffu, 0u);
+const float scale = (float)(char)(two >> at / 16 % 2 * 8);
+const float d = vload_half(104, (__global const half *)p) * scale;"""
+"""Numbers of q6_k: neighbouring groups share a load of two bytes, which compilers do not cut in two
+where an inline instruction takes it."""
 LONG_CHAIN = 8
 """Steps from which two sums wait less than adding both costs."""
 
@@ -90,14 +100,35 @@ class Text:
     @property
     def excess(self) -> int:
         """By what quants are too large, if that is subtracted from their sums; 0: by nothing."""
-        if self.is_exact or not self.stripe.run:
+        if self.is_exact:
             return 0
+        if not self.stripe.run:
+            return 0 if self.magic else 128
         return self.stripe.offset + (128 if self.magic else 0)
+
+    @property
+    def numbers(self) -> str:
+        """Declarations of what multiplies sums, of a block in local memory."""
+        numbers = PAIRS_OF_SCALES if self.tile.format.name == "q6_k" else self.stripe.numbers
+        return numbers.replace("__global", "__local")
+
+    @property
+    def is_subtracted(self) -> bool:
+        """Whether sums of quants begin with instructions that multiply x by minus the excess."""
+        short = self.steps_of_group <= SUBTRACTED
+        return short and self.excess > 0 and not self.has_zeros
+
+    @property
+    def minus_excess(self) -> int:
+        """Bits of minus the excess, as quants are multiplied: of a small fp16, or of a bf16."""
+        if not self.magic:
+            return 0x8000 | self.excess
+        return int(np.float32(-self.excess).view(np.uint32)) >> 16
 
     @property
     def has_ones(self) -> bool:
         """Whether sums of x alone are needed."""
-        return self.has_zeros or self.excess > 0
+        return not self.is_subtracted and (self.has_zeros or self.excess > 0)
 
     def zero_of(self, scale: str, zero: str) -> str:
         """Return what sums of x are multiplied by, from the two numbers of their weights.
@@ -197,14 +228,17 @@ class Text:
 
     @property
     def chains(self) -> int:
-        """Sums that do not wait for each other: of the pieces, or of every second of many steps."""
+        """Sums that do not wait for each other: of piece 0 and the others, or of every second step.
+
+        The other pieces are small enough to share a sum.
+        """
         if self.pieces > 1:
-            return self.pieces
+            return 2
         return 2 if self.tile.span // STEP >= LONG_CHAIN else 1
 
     def chain(self, place: int, piece: int) -> int:
         """Return which of the chains adds the product of a piece, `place`-th of its sum."""
-        return piece if self.pieces > 1 else place % self.chains
+        return min(piece, 1) if self.pieces > 1 else place % self.chains
 
     def zero(self, name: str) -> str:
         """Return the statement that makes the chains zero; `name` has a place for a chain's."""

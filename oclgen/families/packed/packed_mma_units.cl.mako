@@ -9,6 +9,7 @@ dtype       "fp16" or "bf16": of the pairs
 elem_bytes  bytes of an element of x
 x_bytes     bytes of x that a lane loads at once
 width       bytes of a copy
+is_split    whether work-groups pass sums to each other
 </%doc>
 <% kind = {"fp16": "f16", "bf16": "bf16"}[dtype] %>\
 /* a 32-bit address of local memory, as PTX wants it */
@@ -50,6 +51,13 @@ float from_lane(const float value, const int mask)
     return d;
 }
 
+% if is_split:
+/* sums for other work-groups, which the caches of compute units never hold */
+#define PASS(value, to) __asm__ volatile("st.global.cg.f32 [%0], %1;" :: "l"(to), "f"(value) : "memory")
+#define TAKE(value, from) __asm__ volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory")
+#define FENCE_ALL_GROUPS() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
+
+% endif
 /* neighbours of x, or zeros; such loads stay where they are written, far before their use */
 <%
     word, letter, zero = ("f32", "f", "0f00000000") if elem_bytes == 4 else ("b32", "r", "0")
@@ -79,6 +87,16 @@ uint ${name}_halves(const uint a, const uint b)
 }
 % endfor
 
+/* the pair of a's even or odd bytes, with the same byte above each */
+% for name, bytes in (("even", "0x4240"), ("odd", "0x4341")):
+uint ${name}_bytes(const uint a, const uint above)
+{
+    uint d;
+    __asm__("prmt.b32 %0, %1, %2, ${bytes};" : "=r"(d) : "r"(a), "r"(above));
+    return d;
+}
+% endfor
+
 /* pairs a - b */
 uint difference(const uint a, const uint b)
 {
@@ -87,8 +105,11 @@ uint difference(const uint a, const uint b)
     return d;
 }
 
-#define MMA(c, a, b0, b1) __asm__( \
+/* MMA_HERE is not moved out of loops, before which its results would take registers */
+% for name, volatile in (("MMA", ""), ("MMA_HERE", " volatile")):
+#define ${name}(c, a, b0, b1) __asm__${volatile}( \
     "mma.sync.aligned.m16n8k16.row.col.f32.${kind}.${kind}.f32 " \
     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
     : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]) \
     : "r"((a).x), "r"((a).y), "r"((a).z), "r"((a).w), "r"(b0), "r"(b1))
+% endfor

@@ -21,7 +21,7 @@ tile, text, elem_bytes  as in `packed_mma`
 /* what sums of quants from place `at` of the block at p are multiplied by, and what sums of x are */
 float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 {
-% for line in stripe.numbers.replace("__global", "__local").splitlines():
+% for line in text.numbers.splitlines():
     ${line}
 % endfor
     return (float2)(d, ${text.zero_of("d", "z")});
@@ -32,17 +32,25 @@ float2 numbers(__local const uchar *p, const int at, __global const elem_t *s)
 % if stripe.run:
 uint2 quants(const uint bytes, const int high${", const uint upper, const uint shift" if stripe.upper else ""})
 {
+% if stripe.upper:
+    const uint top = shift < 4 ? upper << (4 - shift) : upper >> (shift - 4);
+    const uint all = masked(bytes >> (4 * high), 0x0f0f0f0fu, top & 0x30303030u);
+    uint even = even_bytes(all, ${hex(magic >> 8)}u), odd = odd_bytes(all, ${hex(magic >> 8)}u);
+% else:
     uint even = masked(bytes >> (4 * high), 0x000f000fu, ${pair(magic)});
     uint odd = masked(bytes >> (4 * high + 8), 0x000f000fu, ${pair(magic)});
-% if stripe.upper:
-    even = masked(upper << 4 >> shift, 0x00300030u, even);
-    odd = masked(upper >> (4 + shift), 0x00300030u, odd);
 % endif
 % if text.is_exact:
     even = difference(even, ${pair(magic | stripe.offset)});
     odd = difference(odd, ${pair(magic | stripe.offset)});
 % endif
     return (uint2)(even, odd);
+}
+% elif text.excess:
+uint2 quants(const uint bytes)
+{
+    const uint all = bytes ^ 0x80808080u;
+    return (uint2)(even_bytes(all, 0u), odd_bytes(all, 0u));
 }
 % else:
 uint2 quants(const uint bytes)
