@@ -21,11 +21,8 @@ from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
-<<<<<<< HEAD
 from ocl_backend.ops.linear.factors import layout, readable
-=======
 from ocl_backend.ops.linear.matmul_plain import plain_product
->>>>>>> main
 from ocl_backend.ops.reduce.reductions import dots_of_rows
 from oclgen.problem import Activation, GemmProblem
 
