@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oclgen.families import preferred, valid_configs
+from oclgen.families.conv.conv_as_gemm import lowered
+from oclgen.families.gemm import gemm_pairs, gemm_register
 from oclgen.limits import Limits
-from oclgen.problem import Problem
+from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 
 
@@ -18,3 +20,11 @@ def valid_guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
     for family in preferred(problem, limits):
         for config in valid_configs(family, problem, limits):
             yield Variant(family.NAME, config)
+
+
+def is_for_pairs(problem: Problem, limits: Limits) -> bool:
+    """Say whether `gemm_register` leaves a product, or what is one, to `gemm_pairs`."""
+    product = lowered(problem) if isinstance(problem, ConvProblem) else problem
+    assert isinstance(product, GemmProblem)
+    many = product.m >= gemm_register.ROWS_FOR_PAIRS
+    return many and problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions

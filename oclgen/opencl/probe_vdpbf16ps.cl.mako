@@ -1,8 +1,8 @@
 <%doc>
 Asks whether a processor has AVX512-BF16, and its compiler a way to it: one work-item multiplies pairs
-of ones.
+of ones, and rounds the sums.
 
-dot         DOT_PAIRS
+dot         DOT_PAIRS, NEAREST_BF16
 </%doc>
 ${dot}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -11,5 +11,5 @@ void probe_vdpbf16ps(__global const ushort *ones, const long offset, __global fl
     const uint16 pairs = vload16(0, (__global const uint *)(ones + offset));
     float16 sums = 0.0f;
     DOT_PAIRS(sums, pairs, pairs);
-    vstore16(sums, 0, out + offset_out);
+    vstore16(as_float16(convert_uint16(NEAREST_BF16(sums)) << 16), 0, out + offset_out);
 }

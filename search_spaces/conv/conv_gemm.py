@@ -5,6 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
+from oclgen.families.conv.conv_gemm import has_few_rows
 from oclgen.families.conv.conv_gemm_operands import along_k
 from oclgen.families.conv.conv_gemm_tiles import product_of, splits_of, tap_orders
 from oclgen.limits import Limits
@@ -17,12 +18,13 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     if limits.kind == "cpu":
         return {}
     m, n, _ = product_of(problem)
+    few = has_few_rows(problem)
     return {
-        "tile_m": tuple(tile for tile in (16, 32, 64, 128) if tile == 16 or tile < 2 * m),
-        "tile_n": tuple(tile for tile in (32, 64, 128) if tile == 32 or tile < 2 * n),
+        "tile_m": (8, 16) if few else tuple(t for t in (16, 32, 64, 128) if t == 16 or t < 2 * m),
+        "tile_n": (128, 256) if few else tuple(t for t in (32, 64, 128) if t == 32 or t < 2 * n),
         "tile_k": (8, 16),
-        "local_m": (4, 8, 16),
-        "local_n": (8, 16),
+        "local_m": (1, 2, 4) if few else (4, 8, 16),
+        "local_n": (16, 32, 64) if few else (8, 16),
         # 128 bits is the widest read of local memory
         "vec_m": (2, 4),
         "vec_n": (2, 4),

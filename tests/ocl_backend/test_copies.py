@@ -170,13 +170,15 @@ def test_collapse_merges_what_lies_together() -> None:
 def test_crossing_dimensions_are_found() -> None:
     assert crossing([Dim(64, 1, 32), Dim(32, 64, 1)]) == (Dim(32, 64, 1), Dim(64, 1, 32))
     assert crossing([Dim(64, 32, 32), Dim(32, 1, 1)]) is None
-    assert crossing([Dim(3, 1, 32), Dim(32, 3, 1)]) is None  # too short for tiles
+    short = crossing([Dim(3, 1, 32), Dim(32, 3, 1)])
+    assert short == (Dim(32, 3, 1), Dim(3, 1, 32))
+    assert not copies._are_long(short)  # tiles of local memory do not pay
     assert crossing([Dim(64, 0, 32), Dim(32, 1, 1)]) is None  # broadcast
     assert crossing([Dim(64, 1, 32), Dim(32, 0, 1)]) is None
 
 
 @pytest.mark.parametrize(
-    "shape", [(16, 16), (17, 33), (100, 9), (8, 8), (3, 40, 23), (2, 5, 9, 31)]
+    "shape", [(16, 16), (17, 33), (100, 9), (8, 8), (3, 40, 23), (2, 5, 9, 31), (2, 150, 6)]
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
 def test_tiles_cover_every_edge(device: Any, shape: tuple[int, ...], dtype: Any) -> None:

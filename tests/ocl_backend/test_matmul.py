@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn.functional import gelu, linear
 
-from ocl_backend.ops.linear.matmul import Matrix, layout
+from ocl_backend.ops.linear.factors import Matrix, layout
 from tests.ocl_backend.cpu_twin import agree, check, place
 
 
@@ -48,6 +48,14 @@ LAYOUTS = {
 def test_every_layout_of_both_factors(device: Any, a_layout: str, b_layout: str) -> None:
     a, b = torch.randn(7, 5), torch.randn(5, 9)
     check(device, lambda a, b: LAYOUTS[a_layout](a) @ LAYOUTS[b_layout](b), a, b)
+
+
+@pytest.mark.parametrize("rows", [2, 8])
+def test_few_transposed_rows_meet_a_second_factor_that_lies_along_k(device: Any, rows: int) -> None:
+    a, b = torch.randn(150, rows), torch.randn(9, 150)
+    check(device, lambda a, b: a.t() @ b.t(), a, b)
+    served = torch.ocl.explain(lambda: a.to(place(device)).t() @ b.to(place(device)).t()).rows
+    assert [row.problem.split(":")[3] for row in served] == ["nt"]
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 7, 13), (17, 1, 5), (3, 4, 1), (33, 65, 17)])

@@ -1,7 +1,7 @@
 """Convolutions of images in channels_last: what they say, launch and compute, in all directions.
 
 `conv_gemm` runs everywhere, `conv_async` by `cp.async` where the device has it, else in plain C,
-`conv_register` and `winograd_blocked` on CPUs.
+`conv_register`, `conv_register_weights` and `winograd_blocked` on CPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, families_for
-from oclgen.families.conv import conv_async, conv_gemm
+from oclgen.families.conv import (
+    conv_async,
+    conv_gemm,
+    conv_pairs_weights,
+    conv_register_weights,
+)
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
@@ -128,6 +133,49 @@ def test_in_registers(device: Device, name: str, problem: ConvProblem) -> None:
     found = family.guesses(problem, device.limits)
     config = next(one for one in found if one.why_not(problem, device.limits) is None)
     assert_right(device, problem, family.plan(problem, config))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        *(each for each in CASES if each.direction == "bwd_weights"),
+        ConvProblem(3, 25, 6, 7, 8, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights", layout="nhwc"),
+    ],
+    ids=label,
+)
+def test_gradients_of_weights_in_registers(
+    device: Device, problem: ConvProblem, planes: int
+) -> None:
+    found = conv_register_weights.guesses(problem, device.limits)
+    config = next(one for one in found if one.why_not(problem, device.limits) is None)
+    plan = conv_register_weights.plan(problem, replace(config, split=planes))
+    assert_right(device, problem, plan)
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+def test_gradients_of_weights_by_pairs(device: Device, planes: int) -> None:
+    problem = replace(CASES[2], dtype="bf16")
+    config = replace(conv_pairs_weights.DEFAULT, split=planes)
+    if reason := config.why_not(problem, device.limits):
+        pytest.skip(reason)
+    assert_right(device, problem, conv_pairs_weights.plan(problem, config))
+
+
+def test_gradients_of_weights_need_no_copy_of_what_lies_in_channels_last() -> None:
+    problem = replace(LAYER, direction="bwd_weights")
+    for split, kernels in (
+        (1, ["conv_register_weights"]),
+        (2, ["conv_register_weights", "sum_planes"]),
+    ):
+        config = replace(conv_register_weights.DEFAULT, split=split)
+        launches = conv_register_weights.plan(problem, config).launches
+        assert [one.kernel for one in launches] == kernels
+    few = conv_register_weights.plan(
+        replace(problem, groups=64, in_channels=128), conv_register_weights.DEFAULT
+    )
+    assert few.launches[0].kernel == "pack_lanes"  # two channels of a group fill no vector
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

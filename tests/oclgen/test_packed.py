@@ -20,7 +20,7 @@ from oclgen.measuring.packed_reference import random_weights, unpacked
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device, PreparedPlan
 from oclgen.packed_problem import FORMATS
-from oclgen.plan import Plan
+from oclgen.plan import Plan, ceil_div
 from oclgen.problem import PackedProblem, ProblemError
 from search_spaces.space import space_of
 from tests.guessed import valid_guesses
@@ -185,7 +185,7 @@ def test_what_is_made_of_weights_alone_is_not_timed(
 def test_few_rows_are_right_on_matrix_units(able: Device, form: str, case: int) -> None:
     problem, config = MMAS[case]
     if form == "q6_k":  # rows of 630 bytes, of which the last must end at a multiple of 16
-        problem = replace(problem, n=problem.n // 8 * 8)
+        problem = replace(problem, n=ceil_div(problem.n, 8) * 8)
         config = replace(config, tile_k=256)
     right(able, packed_mma, replace(problem, format=form), config)
 

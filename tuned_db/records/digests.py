@@ -42,9 +42,10 @@ gets no digest, serves as `stale`, and is tried again. A family whose text chang
 """
 CHANGED_KERNELS = frozenset({"sum_planes"})
 """Kernels that several families launch and whose text changed: plans without them are unchanged."""
-NEWER_FUNCTIONS = ("store_own(",)
+NEWER_FUNCTIONS = ("store_own(", "store_halves(", "NEAREST_BF16(")
 """Functions of texts that generator 3 did not write: where they mark all that changed of a family,
-it need not be in `CHANGED`. Blocks of columns of `gemm_register` that begin earlier have this."""
+it need not be in `CHANGED`. Blocks of columns of `gemm_register` at the edge have the first two,
+families of pairs the last."""
 
 
 @lru_cache(maxsize=16384)

@@ -208,7 +208,7 @@ def convolution_backward(
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
         if not call.strided:
-            grad_w = grad_w.contiguous()
+            grad_w = grad_w.new_empty(w.shape)
         wide, narrow = arranged(wide, call.pixels), arranged(narrow, call.pixels)
         call.run(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
     return laid_out_like(grad_x, given_x), laid_out_like(grad_w, w), grad_bias

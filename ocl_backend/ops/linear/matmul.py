@@ -21,19 +21,12 @@ from ocl_backend.fusion.held import Rule, Step, Way
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
+from ocl_backend.ops.linear.factors import layout, readable
 from ocl_backend.ops.linear.matmul_plain import plain_product
 from ocl_backend.ops.reduce.reductions import dots_of_rows
 from oclgen.problem import Activation, GemmProblem
 
 Number = int | float | bool
-
-
-class Matrix(NamedTuple):
-    """How a [batch, rows, columns] tensor is read: `ld` and `step` in elements."""
-
-    transposed: bool
-    ld: int
-    step: int
 
 
 class ShapeKey(NamedTuple):
@@ -51,18 +44,6 @@ class ShapeKey(NamedTuple):
     activation: Activation
     tf32: bool
     residual: bool = False
-
-
-@lru_cache(maxsize=8192)
-def layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Matrix | None:
-    """Return how a batch of matrices of these strides is read in place, or None if it cannot be."""
-    (*batch, rows, columns), (*steps, by_row, by_column) = shape, strides
-    step = steps[0] if batch and batch[0] > 1 else 0
-    if (by_column == 1 or columns == 1) and (by_row >= columns or rows == 1):
-        return Matrix(False, by_row if rows > 1 else columns, step)
-    if (by_row == 1 or rows == 1) and (by_column >= rows or columns == 1):
-        return Matrix(True, by_column if columns > 1 else rows, step)
-    return None
 
 
 def product(
@@ -93,7 +74,7 @@ def product(
         return out
     if a.shape[-1] == 0:
         return _without_terms(out, bias, activation)
-    a, b = _readable(a), _readable(b)
+    a, b = readable(a, b)
     is_read = out.data_ptr() in (a.data_ptr(), b.data_ptr())
     if is_read or (out.stride(-1) != 1 and out.shape[-1] > 1):
         dense = out.new_empty(out.shape)
@@ -204,13 +185,6 @@ def _check(operator: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     )
 
 
-def _readable(matrix: Tensor) -> Tensor:
-    """Return the matrices, copied if their strides fit no GEMM or plain kernel."""
-    if layout(matrix.shape, matrix.stride()) is None:
-        return matrix.contiguous()
-    return matrix
-
-
 def _without_terms(out: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Write the sum of no products, act(bias), to `out`."""
     out.zero_()
@@ -223,7 +197,7 @@ def _without_terms(out: Tensor, bias: Tensor | None, activation: Activation) -> 
 def _prepared(key: ShapeKey) -> TunedCall:
     """Return the tuned call of a product; the strides are arguments of its launch."""
     a, b = layout(key.a_shape, key.a_strides), layout(key.b_shape, key.b_strides)
-    assert a is not None and b is not None  # `_readable` saw to it
+    assert a is not None and b is not None  # `readable` saw to it
     *batch, m, k = key.a_shape
     n = key.b_shape[-1]
     count = batch[0] if batch else 1

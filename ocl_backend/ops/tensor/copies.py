@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,9 @@ BANK_BYTES = 4
 
 TILES = 4
 """Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
-FLOAT_BYTES = 4
+TURNED = {2: 4, 4: 2}
+"""Bytes of items that are the lanes of vectors while a CPU turns them, and the size from which on a
+dimension is turned: between fewer, items of two bytes are copied one by one in less time."""
 WORDS = {
     size: DType(name, name, size)
     for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4), ("ushort", 2), ("uchar", 1))
@@ -130,10 +132,10 @@ def _prepared(key: _Key) -> KernelLaunch:
         return _flat(device, (word, word), _of_words(dims, word // source.itemsize), wide)
     types = (source.itemsize,) * 2 if source is target else (source, target)
     crossed = crossing(dims)
-    if crossed and limits.max_work_group >= GROUP:
-        outer = [dim for dim in dims if dim not in crossed]
-        if source is target and _turns(crossed, source, limits):
-            return _turn(device, crossed, outer, wide)
+    outer = [dim for dim in dims if crossed and dim not in crossed]
+    if crossed and source is target and _turns(crossed, source, limits):
+        return _turn(device, source.itemsize, crossed, outer, wide)
+    if crossed and limits.max_work_group >= GROUP and _are_long(crossed):
         return _tiled(device, types, crossed, outer, wide)
     if limits.kind == "cpu":
         return _by_rows(device, types, dims, wide)
@@ -226,25 +228,37 @@ def _of_words(dims: Sequence[Dim], items: int) -> list[Dim]:
 def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool:
     """Say whether tiles are turned in registers: local memory of a CPU is ordinary memory."""
     a, b = crossed
-    is_plain = dtype.itemsize == FLOAT_BYTES and (a.target, b.source) == (1, 1)
-    return is_plain and limits.kind == "cpu" and limits.native_float_width > 1
+    is_plain = (a.target, b.source) == (1, 1)
+    is_long = min(a.size, b.size) >= TURNED.get(dtype.itemsize, inf)
+    return is_plain and is_long and limits.kind == "cpu" and limits.native_float_width > 1
 
 
-def _turn(device: int, crossed: tuple[Dim, Dim], outer: Sequence[Dim], wide: bool) -> KernelLaunch:
+def _turn(
+    device: int, itemsize: int, crossed: tuple[Dim, Dim], outer: Sequence[Dim], wide: bool
+) -> KernelLaunch:
     vec = devices()[device].limits.native_float_width
-    a, b = crossed
-    items = (ceil_div(a.size, vec), ceil_div(b.size, vec * TILES), prod(dim.size for dim in outer))
+    tiles_b = min(TILES, 1 << (ceil_div(crossed[1].size, vec) - 1).bit_length())
+    tiles = TILES // tiles_b, tiles_b
+    items = [ceil_div(dim.size, vec * count) for dim, count in zip(crossed, tiles, strict=True)]
+    short_b = crossed[1].size < vec
     text = render.rendered(
         "strided_turn",
         package="ocl_backend",
+        bytes=itemsize,
         vec=vec,
-        tiles=TILES,
+        tiles_a=tiles[0],
+        tiles_b=tiles_b,
+        short_a=crossed[0].size < vec,
+        short_b=short_b,
         outer=len(outer),
         index="long" if wide else "int",
         transpose=transpose_text(vec),
     )
-    pointers, numbers = _arguments((FLOAT_BYTES, FLOAT_BYTES), (*crossed, *outer), wide)
-    return prepare(device, text, "strided_turn", items, [*pointers, *numbers], (1, 1, 1))
+    pointers, numbers = _arguments((itemsize, itemsize), (*crossed, *outer), wide)
+    readable = 1 + sum((dim.size - 1) * dim.source for dim in (*crossed, *outer))
+    given = [*pointers, *[_index(wide)(readable)] * short_b, *numbers]
+    sizes = (*items, prod(dim.size for dim in outer))
+    return prepare(device, text, "strided_turn", sizes, given, (1, 1, 1))
 
 
 @cache
@@ -282,12 +296,15 @@ def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int,
 def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
     """Return the fastest dimension of the target and that of the source, if they differ.
 
-    None as well where either is too short for tiles to pay, or the source is broadcast.
+    None as well where the source is broadcast.
     """
     a, b = dims[-1], min(dims, key=lambda dim: dim.source)
-    if a is b or b.source == 0 or min(a.size, b.size) < TILE // 2:
-        return None
-    return a, b
+    return None if a is b or b.source == 0 else (a, b)
+
+
+def _are_long(crossed: tuple[Dim, Dim]) -> bool:
+    """Say whether tiles of local memory pay."""
+    return min(dim.size for dim in crossed) >= TILE // 2
 
 
 def _inner(dims: Sequence[Dim]) -> Dim:

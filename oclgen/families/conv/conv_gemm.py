@@ -11,7 +11,13 @@ from typing import TypeGuard
 
 from oclgen.families.conv import conv_gemm_operands as parts
 from oclgen.families.conv import conv_gemm_plan as around
-from oclgen.families.conv.conv_gemm_tiles import Shape, best_split_of, fitting, tap_orders
+from oclgen.families.conv.conv_gemm_tiles import (
+    Shape,
+    best_split_of,
+    fitting,
+    product_of,
+    tap_orders,
+)
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -27,9 +33,13 @@ MAX_ACCUMULATORS = 256
 SHAPES: tuple[Shape, ...] = (
     (128, 64, 16, 16, 8, 2), (64, 128, 16, 8, 16, 2), (64, 64, 16, 8, 8, 2),
     (128, 128, 16, 8, 16, 2), (128, 128, 16, 16, 16, 2), (32, 128, 16, 8, 16, 2),
-    (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2), (8, 256, 16, 1, 64, 1), (8, 256, 16, 2, 64, 1),
+    (32, 64, 16, 8, 8, 2), (16, 128, 8, 4, 16, 2),
 )  # fmt: skip
-"""Guesses of what fits: 64 accumulators, or 16 to 32 for few rows."""
+"""Guesses of what fits: 64 accumulators, or 32 for few rows."""
+FEW_ROWS = 8
+"""Rows of a product, channels of a group's results, up to which `SHAPES` compute rows in vain."""
+FEW_SHAPES: tuple[Shape, ...] = ((8, 256, 16, 1, 64, 1), (8, 256, 16, 2, 64, 1))
+"""Guesses for `FEW_ROWS`: 32 or 16 accumulators."""
 FEW_ACCUMULATORS = 32
 """Results of a work-item on devices with few registers."""
 FEW_FLOATS = 48
@@ -168,7 +178,8 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         return []
     pad = 4 if parts.along_k(problem) else 0
     few = limits.has_few_registers
-    shapes = _lean(SHAPES) if few else SHAPES
+    shapes = (*SHAPES, *FEW_SHAPES) if has_few_rows(problem) else SHAPES
+    shapes = _lean(shapes) if few else shapes
     return [
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
@@ -178,6 +189,11 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         ).with_best_split(problem, limits)
         for tile_m, tile_n, tile_k, local_m, local_n, buffers in fitting(problem, limits, shapes)
     ]  # fmt: skip
+
+
+def has_few_rows(problem: ConvProblem) -> bool:
+    """Say whether a group's results have so few channels that `FEW_SHAPES` are for them."""
+    return problem.direction != "bwd_weights" and product_of(problem)[0] <= FEW_ROWS
 
 
 def _lean(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:

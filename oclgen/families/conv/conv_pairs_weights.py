@@ -15,7 +15,9 @@ from oclgen.families.conv.conv_register_weights import (
     MAX_KERNEL_W,
     inputs,
     launch_of,
+    pixels_of_y,
     splits,
+    sum_of,
     why_no_sums,
 )
 from oclgen.families.conv.conv_register_weights import sizes_of as sizes_of_rows
@@ -26,7 +28,7 @@ from oclgen.families.gemm.gemm_pairs import INSTRUCTION, LANES, MAX_VECTORS, PAI
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing
-from oclgen.families.parts.planes import planes_space, sum_planes
+from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll
@@ -118,7 +120,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     packed, part = _packing(problem, config), strung_windows(problem)
     sizes = {**sizes_of_rows(part, config), "RESULTS_W": _pairs(part), **_strides(problem)}
     product = launch_of(NAME, problem, config, packed, sizes, WORDS, gemm_pairs.dot())
-    whole = sum_planes(problem, config.split).behind(product)
+    whole = sum_of(problem, config.split).behind(product)
     launches = (_pack_y(problem, packed), _pack_x(problem), *whole.launches)
     return Plan(launches, config.needs(problem).workspaces)
 
@@ -153,11 +155,9 @@ def _packing(problem: ConvProblem, config: Config) -> Packing:
 def _pack_y(problem: ConvProblem, packed: Packing) -> Launch:
     """Return the launch that makes output channels lanes, of pairs of positions of each row."""
     part = strung_windows(problem)
-    rows, cols, channels = part.rows.results, part.cols.results, part.groups * part.channels
+    rows, cols = part.rows.results, part.cols.results
     if problem.layout == "nhwc":
-        steps = dict(zip(LANE_STEPS, (1, channels, cols * channels, 0), strict=True))
-        image = f"{rows * cols * channels}L"
-        at = f"matrix / {part.groups} * {image} + matrix % {part.groups} * {part.channels}"
+        steps, at = pixels_of_y(problem)
     else:
         steps = dict(zip(LANE_STEPS, (rows * cols, 1, cols, 0), strict=True))
         at = f"matrix * {part.channels * rows * cols}L"

@@ -18,14 +18,22 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.lane_packing import lanes, pack_lanes
+from oclgen.families.parts.lane_packing import LANE_STEPS, lanes, pack_lanes, pack_matrices
 from oclgen.families.parts.packing import PACKED, Packing
-from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
+from oclgen.families.parts.planes import (
+    PLANES,
+    WEIGHTS_ITEMS,
+    Sum,
+    planes_space,
+    sum_planes,
+    sum_weights,
+)
+from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
-from oclgen.problem import ConvProblem, Problem, in_planes
+from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -71,8 +79,8 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        packed = (PACKED, _packing(problem, self).bytes)
-        return Needs((Frame(NAME, (1, 1, 1)),), (packed, *planes_space(problem, self.split)))
+        packed = () if _in_place(problem, self) else ((PACKED, _packing(problem, self).bytes),)
+        return Needs((Frame(NAME, (1, 1, 1)),), (*packed, *planes_space(problem, self.split)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of gradients of channels and of elements under the taps."""
@@ -88,7 +96,7 @@ TRAITS = Traits(rank=180)
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
     return (
-        in_planes(problem)
+        isinstance(problem, ConvProblem)
         and problem.direction == "bwd_weights"
         and problem.kernel_w <= MAX_KERNEL_W
     )
@@ -167,11 +175,54 @@ def inputs(part: Correlation, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, sum over positions, and sum the planes if there are any."""
-    packed = _packing(problem, config)
-    product = launch_of(NAME, problem, config, packed, sizes_of(strung_windows(problem), config))
-    whole = sum_planes(problem, config.split).behind(product)
-    launches = (pack_lanes(packed, config.vec), *whole.launches)
-    return Plan(launches, config.needs(problem).workspaces)
+    packed, in_place = _packing(problem, config), _in_place(problem, config)
+    sizes = sizes_of(strung_windows(problem), config)
+    product = launch_of(NAME, problem, config, packed, sizes, in_place=in_place)
+    whole = sum_of(problem, config.split).behind(product)
+    packs = () if in_place else (_pack_y(problem, packed, config.vec),)
+    return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
+
+
+def _in_place(problem: ConvProblem, config: Config) -> bool:
+    """Say whether y is read as it lies: in channels_last its lanes are neighbours.
+
+    Groups of fewer channels than a work-item takes are filled up with zeros, and so packed.
+    """
+    channels = problem.out_channels // problem.groups
+    return problem.layout == "nhwc" and channels >= config.vec * config.vecs
+
+
+def sum_of(problem: ConvProblem, split: int) -> Sum:
+    """Return the sum of the planes that slices of rows leave, as `launch_of` writes them.
+
+    Args:
+        problem: the gradient.
+        split: planes.
+    """
+    if problem.layout == "nchw":
+        return sum_planes(problem, split)
+    depth, taps = problem.in_channels // problem.groups, problem.kernel_h * problem.kernel_w
+    return sum_weights(problem, split, depth, min(max(WEIGHTS_ITEMS // taps, 1), depth))
+
+
+def _pack_y(problem: ConvProblem, packed: Packing, vec: int) -> Launch:
+    """Return the launch that makes output channels lanes."""
+    if problem.layout == "nchw":
+        return pack_lanes(packed, vec)
+    steps, at = pixels_of_y(problem)
+    return pack_matrices(packed, vec, packed.k, 1, steps, at)
+
+
+def pixels_of_y(problem: ConvProblem) -> tuple[dict[str, int], str]:
+    """Return strides of y in channels_last by the names of `LANE_STEPS`, rows of y being taps.
+
+    The text of the place of a group's matrix by its number follows.
+    """
+    part = strung_windows(problem)
+    rows, cols, channels = part.rows.results, part.cols.results, part.groups * part.channels
+    steps = dict(zip(LANE_STEPS, (1, channels, cols * channels, 0), strict=True))
+    of_image = f"matrix / {part.groups} * {rows * cols * channels}L"
+    return steps, f"{of_image} + matrix % {part.groups} * {part.channels}"
 
 
 def _packing(problem: ConvProblem, config: Config) -> Packing:
@@ -193,6 +244,7 @@ def launch_of(
     sizes: dict[str, int],
     x: str = "x",
     dot: str | None = None,
+    in_place: bool = False,
 ) -> Launch:
     """Return the launch that sums over positions.
 
@@ -204,12 +256,15 @@ def launch_of(
         sizes: names and values of the text's sizes.
         x: buffer of the images.
         dot: text of the instruction, if positions are pairs of neighbours.
+        in_place: y is read as it lies, and `packed` says how many blocks it has.
     """
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.tiles * windows.groups, inputs)
     taps = windows.cols.taps
     given = GROWING if problem.free else ()
+    in_pixels = problem.layout == "nhwc"
+    weights = strided_weights(problem) if in_pixels else buffer("w")
 
     @LazyText
     def text() -> str:
@@ -222,6 +277,8 @@ def launch_of(
             given=given,
             taps=taps,
             runs=[Run(range(sizes["RESULTS_W"]), (*range(taps),))] if dot else _runs(windows),
+            in_pixels=in_pixels,
+            in_place=in_place,
             edge=windows.depth % config.item_c != 0,
             **{**asdict(config), "vec": config.vec},
         )
@@ -232,9 +289,9 @@ def launch_of(
         global_size=(*(grid if config.outputs_fastest else grid[::-1]), config.split),
         local_size=(1, 1, 1),
         args=(
-            *buffer(PACKED),
+            *buffer("y" if in_place else PACKED),
             *buffer(x),
-            *buffer(PLANES if config.split > 1 else "w"),
+            *(buffer(PLANES) if config.split > 1 else weights),
             *(Scalar(sizes[name]) for name in given),
         ),
     )

@@ -133,6 +133,7 @@ ${term_parameters}\
 % endif
 
     ${vf} window[WINDOW_H][WINDOW_W];
+% if staged:
 #pragma unroll
     for (int t = 0; t < WINDOW_H; ++t) {
 #pragma unroll
@@ -144,6 +145,30 @@ ${term_parameters}\
             }
         }
     }
+% else:
+    // elements of a window that lies inside the image are not tested one by one
+    if (h0 >= 0 && h0 + WINDOW_H <= READ_H && w0 >= 0 && w0 + WINDOW_W <= READ_W) {
+#pragma unroll
+        for (int t = 0; t < WINDOW_H; ++t) {
+#pragma unroll
+            for (int e = 0; e < WINDOW_W; ++e) {
+                window[t][e] = LOAD${vec}(in + (corner + t * READ_W + e) * CHANNELS);
+            }
+        }
+    } else {
+#pragma unroll
+        for (int t = 0; t < WINDOW_H; ++t) {
+#pragma unroll
+            for (int e = 0; e < WINDOW_W; ++e) {
+                const bool inside = h0 + t >= 0 && h0 + t < READ_H && w0 + e >= 0 && w0 + e < READ_W;
+                window[t][e] = 0.0f;
+                if (inside) {
+                    window[t][e] = LOAD${vec}(in + (corner + t * READ_W + e) * CHANNELS);
+                }
+            }
+        }
+    }
+% endif
 % if staged:
     ${vf} acc[${patch_rows}][${patch_columns}];
 #pragma unroll

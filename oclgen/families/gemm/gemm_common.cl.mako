@@ -2,7 +2,10 @@
 What kernels of GEMM share: parameters, the place of a work-group and of its slice of k, and the
 stores of register-tiled kernels. Defs for other templates, no text of its own; names are theirs.
 </%doc>
-<%! from oclgen.render import vector %>\
+<%!
+    from oclgen.families.parts.expressions import halves
+    from oclgen.render import vector
+%>\
 <%def name="parameters(c_type, split)">\
     __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
     __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
@@ -42,17 +45,28 @@ ${term_parameters}\
 </%def>
 
 <%doc>
-Stores a vector of results that crosses the edge; `text` is a `gemm_register_text.Results`.
+Stores the first `count` lanes of a vector of results, which crosses the edge: by halves, so that
+lanes stay in registers. `text` is a `gemm_register_text.Results`.
 </%doc>
-<%def name="store_part(vec)">\
-void store_part(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
+<%def name="store_halves(vec)">\
+void store_halves(__global ${text.c_type} *p, const ${vector(vec)} value, const int count${text.part_parameters})
 {
-    float part[${vec}];
-    ${"part[0] = value" if vec == 1 else f"vstore{vec}(value, 0, part)"};
-    for (int s = 0; s < min(count, ${vec}); ++s) {
-        const float one = part[s]${text.bias_n(1, "bias + s")}${" + LOAD1(residual + s)" if residual else ""};
-        ${text.store(1, "one", "p + s")}
+% for width in halves(vec):
+<% rest = "value" if 2 * width == vec else f"rest{2 * width}" %>\
+    ${vector(width)} rest${width} = ${rest}.lo;
+    if (count > 0 && (count & ${width})) {
+        const ${vector(width)} part = rest${width}${text.bias_n(width, "bias")}${f" + LOAD{width}(residual)" if residual else ""};
+        ${text.store(width, "part", "p")}
+        rest${width} = ${rest}.hi;
+        p += ${width};
+% if text.bias_n(1, ""):
+        bias += ${width};
+% endif
+% if residual:
+        residual += ${width};
+% endif
     }
+% endfor
 }
 
 </%def>
@@ -91,7 +105,7 @@ Stores the item_m x item_n sums of a work-item. Where its columns are `shifted`,
             } else
 % elif edge_n:
             if (n0 + ${j + vec} > n) {
-                store_part(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
+                store_halves(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
             } else
 % endif
             {

@@ -36,7 +36,7 @@ ${activation}
 % endif
 
 % if edge_n:
-${common.store_part(16)}\
+${common.store_halves(16)}\
 % endif
 <%def name="step(single)">\
 % for j in columns:

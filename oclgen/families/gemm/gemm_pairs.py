@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_register_text import PairsText
+from oclgen.families.gemm.gemm_register_tiles import Tile, blocks_of_item
 from oclgen.families.gemm.gemm_tiles import lies_along_k, pack_panels, packed_operands
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, sizes_of
@@ -18,7 +19,7 @@ from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
@@ -36,6 +37,11 @@ MAX_VECTORS = 28
 """Vectors of sums beside which a pair of A and some of B still fit in 32 registers."""
 MIN_SLICE = 256
 """Steps of the reduction below which no plane of its own pays."""
+SHAPES, NARROW = ((6, 64), (12, 32), (8, 48)), (12, 16)
+"""Rows and columns of tiles: with 24 vectors of sums loads cost least. Fewer rows of a single
+vector took 0.9 of the time with 24 rows, whose stores wait for each other (7 columns, k 16)."""
+FEW_ROWS = 4
+"""Rows up to which one tile has all of them."""
 GROUPS_PER_UNIT = 4
 """Work-items that a core wants to share the work evenly; with fewer the reduction is split."""
 
@@ -119,19 +125,34 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if INSTRUCTION not in limits.instructions:
         return []
-    shapes = ((6, 64), (12, 32), (8, 48)) if problem.m > 4 else ((problem.m, 64), (problem.m, 32))
     few = problem.m < 32
     packs = ((False, False), (False, True)) if few else ((False, True), (True, True))
     return [
         Config(
-            item_m=item_m, item_n=item_n, loop_m=8 if problem.m >= 16 * item_m else 1, order="m",
+            item_m=item_m, item_n=item_n, order="m",
+            loop_m=_blocks_of_item(problem, limits, item_m, item_n),
             pack_a=pack_a or not lies_along_k(problem, "a"),
             pack_b=pack_b or lies_along_k(problem, "b"),
             split_k=splits(problem, limits)[-1],
         )
         for pack_a, pack_b in packs
-        for item_m, item_n in shapes
+        for item_m, item_n in _shapes(problem)
     ]  # fmt: skip
+
+
+def _shapes(problem: GemmProblem) -> list[tuple[int, int]]:
+    """Return rows and columns of the tiles to guess, none of which has a vector without columns."""
+    most = round_up(problem.n, LANES)
+    if problem.m <= FEW_ROWS:
+        return [(problem.m, min(item_n, most)) for item_n in (64, 32)]
+    found = [shape for shape in SHAPES if shape[1] <= most]
+    return found or [NARROW]
+
+
+def _blocks_of_item(problem: GemmProblem, limits: Limits, item_m: int, item_n: int) -> int:
+    """Return the tiles of a work-item, as `gemm_register` has them: a step takes two of k."""
+    steps = replace(problem, k=ceil_div(problem.k, PAIR))
+    return blocks_of_item(steps, limits, Tile(item_m, item_n // LANES), item_n)
 
 
 def splits(problem: GemmProblem, limits: Limits) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ ${vf} load_part(__global const elem_t *p, const long stride, const int count)
 % if shifted:
 ${common.store_own(vec_n)}\
 % elif edge_n:
-${common.store_part(vec_n)}\
+${common.store_halves(vec_n)}\
 % endif
 <%def name="step(u, guarded)">\
                 {

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_register_tiles import (
     Preparation,
@@ -50,6 +51,11 @@ TILES = 3
 COSTLY = 2.0
 """A tile whose counted cost is more than this over the least is not guessed for a processor: of 7
 columns an unpacked tile tests each element, which took 3.4 times as long as with B packed."""
+ROWS_FOR_PAIRS = 32
+"""Rows from which on a product in bf16 has no guess where pairs are multiplied: in all 60 such
+products that were measured with AVX512-BF16, `gemm_register` took 1.07 to 2.9 times as long as
+`gemm_pairs` (zen5_core_bf16, zen5_core_bf16_small). With fewer rows, 15 products, it took 0.36 to
+1.7 times as long."""
 SHARED_SUMS = 64
 """Sums that a lane of Intel's GPUs keeps in its half of 256 floats, beside operands."""
 
@@ -170,6 +176,12 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if (
+        problem.dtype == "bf16"
+        and problem.m >= ROWS_FOR_PAIRS
+        and INSTRUCTION in limits.instructions
+    ):
+        return []
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
     return [*_guesses_sharing(problem, limits), *_guesses_alone(problem, limits)]

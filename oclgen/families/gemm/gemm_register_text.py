@@ -61,7 +61,7 @@ class Results(Generic[C]):
 
     @property
     def part_parameters(self) -> str:
-        """Parameters of `store_part` beside the results."""
+        """Parameters of `store_halves` beside the results."""
         parameters = ", __global const elem_t *bias" if self._bias == "n" else ""
         return parameters + (", __global const elem_t *residual" if self._residual else "")
 

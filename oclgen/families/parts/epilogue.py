@@ -53,7 +53,14 @@ def store_channels(problem: ConvProblem, vec: int) -> str:
         problem: says which terms there are.
         vec: lanes of a vector.
     """
-    return render("store_channels", vec=vec, bias=problem.bias, residual=problem.residual)
+    channels = problem.out_channels if problem.direction == "fwd" else problem.in_channels
+    return render(
+        "store_channels",
+        vec=vec,
+        rest=channels // problem.groups % vec,
+        bias=problem.bias,
+        residual=problem.residual,
+    )
 
 
 def plus_residual(residual: bool, width: int, place: str, load: str = "LOAD") -> str:

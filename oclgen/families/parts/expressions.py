@@ -98,6 +98,11 @@ def chunks(total: int, widest: int = VECTOR_WIDTHS[-1]) -> Iterator[tuple[int, i
             at += width
 
 
+def halves(width: int) -> list[int]:
+    """Return the widths that a vector's halves have, and theirs, down to 1; none of a scalar."""
+    return [each for each in reversed(VECTOR_WIDTHS) if each < width]
+
+
 def branch(first: bool, columns: tuple[int, ...] | None) -> str:
     """Return the condition under which a piece of code is for `column`; None: all others."""
     if columns is None:

@@ -19,6 +19,7 @@ transpose           text of the function transpose(rows)
 </%doc>
 <%!
     from oclgen.families.parts.expressions import below, write_item
+    from oclgen.families.parts.expressions import chunks as pieces_of
     from oclgen.render import vector
 %>\
 <%
@@ -27,6 +28,15 @@ transpose           text of the function transpose(rows)
     given = [f"const long {name}" for name, step in strides.items() if step is None]
     word = "uint" if pairs else "float"
     lanes = vector(vec, word)
+    # rows of the last vector, where they are neighbours and do not fill it
+    rest = rows % vec if strides["row_step"] == 1 else 0
+    def loaded(width, at):
+        if not pairs:
+            return f"LOAD{width}({at})"
+        return f"convert_uint{width}(vload{width}(0, {at}))" if width > 1 else f"*({at})"
+    def loaded_rest(at):
+        pieces = [loaded(width, f"{at} + {start}") for start, width in pieces_of(rest, vec)]
+        return f"({lanes})({', '.join(pieces + ['0'] * (vec - rest))})"
     odd = [("2 * (first + i) + 1", str(depth))] if depth % 2 else []
     has_high = below(*odd)
     row_of_depths = (
@@ -74,6 +84,18 @@ void pack_lanes(
         }
         return;
     }
+% if rest:
+    if (rows == ${rest}) {
+        for (int i = 0; i < depths; ++i) {
+            ${lanes} lanes = ${loaded_rest(f"from + {two}i * depth_step")};
+% if pairs:
+            ${has_high}lanes |= ${loaded_rest("from + (2 * i + 1) * depth_step")} << 16;
+% endif
+            ${write_item(vec, "lanes", f"packed[i * {block}]")};
+        }
+        return;
+    }
+% endif
     if (depth_step == 1 && depths == ${vec}${f" && 2 * (first + {vec}) <= {depth}" if pairs and depth % 2 else ""}) {
         ${vector(vec)} tile[${vec}];
 #pragma unroll

@@ -2,10 +2,11 @@
 Stores neighbouring channels of a result, whose pixels lie one behind the other (channels_last).
 
 vec              lanes of a vector
+rest             channels of the last vector, if it has fewer than lanes
 bias, residual   what is added before the activation, ACT
 </%doc>
 <%!
-    from oclgen.families.parts.expressions import write_item
+    from oclgen.families.parts.expressions import chunks, lanes_of, plus
     from oclgen.render import vector
 %>\
 <%
@@ -28,9 +29,8 @@ static inline void store_channels(
         STORE${vec}(ACT(value${added(vec, "")}), out);
         return;
     }
-    float lanes[${vec}];
-    ${write_item(vec, "value", "lanes[0]")};
-    for (int i = 0; i < channels; ++i) {
-        STORE1(ACT(lanes[i]${added(1, " + i")}), out + i);
-    }
+% for start, width in chunks(rest, vec):
+<% lanes = lanes_of("value", vec, start, width) %>\
+    STORE${width}(ACT(${lanes}${added(width, plus(start))}), out${plus(start)});
+% endfor
 }
