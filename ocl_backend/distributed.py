@@ -7,6 +7,7 @@ and results come back when the work has ended. Nothing here opens a device.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -141,6 +142,13 @@ class Work(dist.Work):
             self._copies = None
 
 
+FEW = 64
+"""Numbers of a sum that `_LATEST` keeps; the count of processes in DDP's `join` is one."""
+_LATEST: deque[Work] = deque(maxlen=256)
+"""The latest sums of few numbers. DDP's reducer holds the C++ half of the one that counts the
+processes, and asks it later; without the Python half it would wait for ever. Bound: 256."""
+
+
 def _collective(name: str) -> Callable[..., Any]:
     def collective(self: ThroughHost, first: Any, *others: Any, **options: Any) -> Any:
         call = getattr(self.host, name)
@@ -150,7 +158,10 @@ def _collective(name: str) -> Callable[..., Any]:
         given = [_host(other) for other in others]
         with _summed(copies if name in READ_AND_WRITTEN else given, (*others, *options.values())):
             work = call(copies, *given, **options)
-        return Work(work, first, None if name in READ else copies)
+        whole = Work(work, first, None if name in READ else copies)
+        if name == "allreduce" and sum(map(torch.numel, copies)) <= FEW:
+            _LATEST.append(whole)
+        return whole
 
     collective.__name__ = name
     return collective

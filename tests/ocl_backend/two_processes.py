@@ -196,6 +196,22 @@ def embedded(rank: int, device: str) -> Tensor:
     return gradient.to_dense().cpu()
 
 
+def joined(rank: int, device: str, by_initial_size: bool) -> Tensor:
+    """Return the gradient after processes with unequal numbers of batches; the first ends first."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(3, 1, bias=False).to(device))
+    with model.join(divide_by_initial_world_size=by_initial_size):
+        for i in range(2 + 2 * rank):
+            model(torch.full((2, 3), i + 1.0, device=device)).sum().backward()
+    return model.module.weight.grad.cpu()
+
+
+def compare_joins(rank: int) -> None:
+    for by_initial_size in (True, False):
+        ours, theirs = (joined(rank, device, by_initial_size) for device in ("ocl", "cpu"))
+        torch.testing.assert_close(ours, theirs)
+
+
 def compare_distributed_tensors() -> None:
     mesh = init_device_mesh("ocl", (2,))
     whole = torch.arange(8.0).reshape(4, 2)
@@ -255,6 +271,7 @@ def main() -> None:
     compare_training(rank)
     compare_normalisation(rank)
     torch.testing.assert_close(embedded(rank, "ocl"), embedded(rank, "cpu"))
+    compare_joins(rank)
     compare_distributed_tensors()
     compare_attention()
     dist.destroy_process_group()
