@@ -19,7 +19,7 @@ masked      there is an additive mask
 alone       there is one slice, whose result is the result
 counted     the work-group that counts last joins the slices of its rows
 </%doc>
-<%namespace name="tiles" file="async_tiles.cl.mako"/>\
+<%namespace name="passing" file="passing.cl.mako"/>\
 <%
     keys_at_once, values_at_once = work_items // lanes, work_items // lanes_v
     log2e = "1.44269504f"
@@ -34,7 +34,7 @@ counted     the work-group that counts last joins the slices of its rows
 ${preamble}
 
 % if counted:
-${tiles.passing()}
+${passing.instructions()}
 % endif
 /* a chunk of 16 bytes as floats: of 16-bit items the even ones, then the odd ones */
 void widen(float *values, const uint4 bits)
@@ -214,17 +214,10 @@ void attention_split(
         }
     }
 % if counted:
-    // one work-item's fences, behind and before a barrier, hold for its work-group
     __local int before;
     volatile __global int *counter = counters + counters_start + get_group_id(2) * get_num_groups(1) + get_group_id(1);
     const int slices = (int)get_num_groups(0);
-    barrier(CLK_GLOBAL_MEM_FENCE);
-    if (id == 0) {
-        FENCE_ALL_GROUPS();
-        before = atomic_inc(counter);
-        FENCE_ALL_GROUPS();
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+${passing.counted_in("before", "counter", " " * 4)}\
     if (before < slices - 1) {
         return;
     }

@@ -38,6 +38,7 @@ residual            a matrix that lies as C does is added
     from oclgen.families.parts.expressions import plus
 %>\
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
+<%namespace name="passing" file="passing.cl.mako"/>\
 <%
     items = local_m * local_n
     work_items = config.work_items
@@ -50,7 +51,7 @@ ${activation}
 
 ${tiles.instructions()}
 % if shared:
-${tiles.passing()}
+${passing.instructions()}
 % endif
 <%def name="store(i, four)">\
 <% conditions = ("wide", *text.owner(i), *[f"{text.row(i)} < m"] * text.edge_m) %>\

@@ -39,6 +39,7 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
 <%namespace name="weights" file="packed_mma_weights.cl.mako"/>\
 <%namespace name="moves" file="packed_mma_moves.cl.mako"/>\
 <%namespace name="products" file="packed_mma_products.cl.mako"/>\
+<%namespace name="passing" file="passing.cl.mako"/>\
 <%
     form, stripe, lanes, width = tile.format, tile.stripes.text, tile.lanes, tile.width
     entries, parts, groups, pieces = text.entries, text.parts, tile.groups, text.pieces
@@ -235,14 +236,7 @@ ${store(" " * 20)}\
                 }
             }
 % if split_k > 1:
-            // one work-item's fences, behind and before a barrier, hold for its work-group
-            barrier(CLK_GLOBAL_MEM_FENCE);
-            if (id == 0) {
-                FENCE_ALL_GROUPS();
-                arrived = atomic_inc(counter);
-                FENCE_ALL_GROUPS();
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
+${passing.counted_in("arrived", "counter", " " * 12)}\
             if (arrived == ${split_k - 1}) {
                 if (id == 0) atomic_xchg(counter, 0);
                 for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {

@@ -15,6 +15,7 @@ behind that of A, both as rows of k; `tiles` names the local memory in which all
         slice_of,
     )
 %>\
+<%namespace name="passing" file="passing.cl.mako"/>\
 <%def name="instructions()">\
 /* copies one word, or none and writes zero, sometime before COPY_WAIT */
 void copy_word(const uint to, __global const float *from, const bool valid)
@@ -189,13 +190,6 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
 % endfor
 </%def>
 
-<%def name="passing()">\
-/* sums pass from one work-group to another: through the cache that all units share, in order */
-#define PASS_FOUR(x, y, z, w, to) __asm__ volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory")
-#define TAKE_FOUR(x, y, z, w, from) __asm__ volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "l"(from) : "memory")
-#define FENCE_ALL_GROUPS() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
-</%def>
-
 <%def name="shares(tile)">\
     // steps of the reduction, laid end to end: each tile has `span`, each work-group shares `share`
     __local int before;
@@ -247,14 +241,7 @@ ${indent}READ_FOUR(${", ".join(f"{name}{into}_{4 * c + x}" for x in range(4))}, 
 % endfor
         }
 % endfor
-        // one work-item's fences, behind and before a barrier, hold for its work-group
-        barrier(CLK_GLOBAL_MEM_FENCE);
-        if (id == 0) {
-            FENCE_ALL_GROUPS();
-            before = atomic_inc(counters + tile);
-            FENCE_ALL_GROUPS();
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+${passing.counted_in("before", "counters + tile", " " * 8)}\
         if (before < last_group - first_group) {
             ${"continue" if tile.groups else "return"};
         }
