@@ -142,7 +142,7 @@ class Work(dist.Work):
             self._copies = None
 
 
-FEW = 64
+FEW_NUMBERS = 64
 """Numbers of a sum that `_LATEST` keeps; the count of processes in DDP's `join` is one."""
 _LATEST: deque[Work] = deque(maxlen=256)
 """The latest sums of few numbers. DDP's reducer holds the C++ half of the one that counts the
@@ -159,7 +159,7 @@ def _collective(name: str) -> Callable[..., Any]:
         with _summed(copies if name in READ_AND_WRITTEN else given, (*others, *options.values())):
             work = call(copies, *given, **options)
         whole = Work(work, first, None if name in READ else copies)
-        if name == "allreduce" and sum(map(torch.numel, copies)) <= FEW:
+        if name == "allreduce" and sum(map(torch.numel, copies)) <= FEW_NUMBERS:
             _LATEST.append(whole)
         return whole
 
