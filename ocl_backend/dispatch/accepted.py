@@ -51,11 +51,8 @@ LACKING = "Could not run '", "with Meta tensors", "_overrideable"
 """Parts of messages of a `NotImplementedError` where the CPU or the meta device lacks an operator,
 or leaves it to devices like this one. Torch 2.14 refuses calls by the same exception."""
 
-BEYOND = {
-    "aten::histc": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-}
-"""Dtypes that an operator takes beside the CPU's, as CUDA does: a mixture of experts counts its
-tokens by `histc` of integers."""
+NORMALISING = "native_batch_norm", "_batch_norm_with_update", "_batch_norm_no_update"
+"""Operators of batch normalisation with running statistics."""
 
 _LIMITS = (-(2**63), -(2**31), -(2**15), -(2**7), 0, 2**7, 2**8, 2**15, 2**31, 2**63)
 """Numbers between two of these fit the same integer dtypes."""
@@ -187,13 +184,32 @@ def _refusal(
             torch.set_deterministic_debug_mode(mode)
 
 
+def _counts_integers(tensors: Sequence[Tensor]) -> bool:
+    """Say whether `histc` counts integers: a mixture of experts counts its tokens so."""
+    return tensors[0].dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def _has_wider_statistics(tensors: Sequence[Tensor]) -> bool:
+    """Say whether images and weights have 16 bits and statistics 32: FSDP2 leaves buffers as is."""
+    x, *params = (tensor.dtype for tensor in tensors)
+    half = (torch.float16, torch.bfloat16)
+    return x in half and params in ([x, x, torch.float32, torch.float32], [x, *[torch.float32] * 2])
+
+
+BEYOND = {
+    "aten::histc": _counts_integers,
+    **{f"aten::{name}": _has_wider_statistics for name in NORMALISING},
+}
+"""Which calls of an operator are taken beside the CPU's, by their tensors, as on CUDA."""
+
+
 def _is_taken_here(overload: Any, tensors: Sequence[Tensor], error: Exception) -> bool:
     """Say whether a right call may raise this on the CPU.
 
     It may lack an operator, or its kernel for 16 bits; and `checks` looks for zero divisors.
     """
-    beyond = BEYOND.get(overload._schema.name, ())
-    if any(tensor.dtype in beyond for tensor in tensors):
+    beyond = BEYOND.get(overload._schema.name)
+    if beyond is not None and beyond(tensors):
         return True
     text = str(error)
     if isinstance(error, NotImplementedError):

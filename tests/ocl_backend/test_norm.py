@@ -51,6 +51,26 @@ def test_batch_norm(device: Any, shape: tuple[int, ...], trains: bool) -> None:
     check_module(device, module, torch.randn(shape) * 3 + 10, tolerance=TOLERANCE)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("trains", [True, False])
+def test_batch_norm_with_wider_statistics(device: Any, dtype: Any, trains: bool) -> None:
+    """CUDA takes weights of 16 bits beside statistics in fp32, as FSDP2 leaves them."""
+    found = []
+    for weights in (dtype, torch.float32):
+        module: Any = nn.BatchNorm2d(3).to(place(device)).train(trains)
+        module.weight.data = torch.tensor([0.5, 1.25, 1.5], device=place(device))
+        for param in module.parameters():
+            param.data = param.to(weights)
+        x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(1)).to(dtype)
+        x = x.to(place(device)).requires_grad_()
+        module(x).float().sin().sum().backward()
+        assert module.weight.grad.dtype is weights
+        assert module.running_mean.dtype is torch.float32
+        found.append([module.running_var, x.grad, module.weight.grad.to(dtype)])
+    for narrow, wide in zip(*found, strict=True):
+        assert torch.equal(narrow, wide)
+
+
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("options", [(False, True), (True, False), (False, False)], ids=str)
 def test_batch_norm_without_parameters_or_averages(

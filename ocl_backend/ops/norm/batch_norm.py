@@ -137,8 +137,8 @@ def native_batch_norm(
     y = torch.empty_like(x)
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
-    weight, bias = dense(weight), dense(bias)
     means, variances = dense(running_mean), dense(running_var)
+    weight, bias = (_like(means, dense(one)) for one in (weight, bias))
     given = weight if weight is not None else running_mean
     param = x.dtype if given is None else given.dtype
     device = x.get_device()
@@ -164,6 +164,13 @@ def native_batch_norm(
             if own is not None and written is not None and written is not own:
                 own.copy_(written)
     return y, mean, invstd
+
+
+def _like(statistics: Tensor | None, of_layer: Tensor | None) -> Tensor | None:
+    """Return a layer's weights in the dtype of its statistics, which may be wider."""
+    if statistics is None or of_layer is None or of_layer.dtype is statistics.dtype:
+        return of_layer
+    return of_layer.to(statistics.dtype)
 
 
 @cache
@@ -193,6 +200,7 @@ def native_batch_norm_backward(
     pixels = in_pixels(x)
     grad, x = arranged(grad, pixels), arranged(x, pixels)
     grad_x = torch.empty_like(x)
+    layer, weight = weight, _like(save_mean if train else running_mean, weight)
     given = weight if weight is not None else save_mean if train else running_mean
     param = x.dtype if given is None else given.dtype
     grads = x.new_empty((2, x.shape[1]), dtype=param)
@@ -207,6 +215,8 @@ def native_batch_norm_backward(
         tensors = (x, grad, None, grad_x, grad_weight, grad_bias, *map(dense, kept))
         values = (*pointers_of(*tensors), eps, 0.0)
         offer(rule, rule.run.sequence(values), values)
+    if layer is not None:
+        grad_weight, grad_bias = grad_weight.to(layer.dtype), grad_bias.to(layer.dtype)
     return (
         grad_x,
         grad_weight if output_mask[1] else None,
