@@ -64,12 +64,23 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.3)
 
 
+def both(url: str) -> set[int]:
+    """Return the two processes, once each has answered; all of one call may meet the same."""
+    seen = set[int]()
+
+    def have_answered() -> bool:
+        seen.update(processes(url))
+        return len(seen) == 2
+
+    until(have_answered)
+    return seen
+
+
 def test_processes_share_a_port_and_what_is_written(
     shelf: Store, served: tuple[str, subprocess.Popen[bytes]]
 ) -> None:
     url, running = served
-    until(lambda: len(processes(url)) == 2)
-    killed, other = processes(url)
+    killed, other = both(url)
     headers = {"Authorization": f"Bearer {add_token(shelf.database, 'alice')}"}
     pages = [httpx.get(f"{url}/problems").text for _ in range(8)]  # which each process keeps
     sent = httpx.post(f"{url}/api/v1/records", content=body(record()), headers=headers)
