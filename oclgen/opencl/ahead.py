@@ -112,9 +112,13 @@ class Ahead:
     def find(self, source: str) -> Any:
         """Return the program of `source`, or the `Future` of it if it has yet to be built.
 
+        What was asked for may be on disk before its `Future` has it, and is not loaded from there.
+
         Raises:
             BuildError: the compiler has refused it.
         """
+        if self._asked and (asked := self._asked.get(self._programs.key(source))) is not None:
+            return asked.result() if asked.done() else asked
         program = self._programs.find(source)
         if program is not None:
             return program

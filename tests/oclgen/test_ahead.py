@@ -195,6 +195,19 @@ def test_a_process_builds_what_nobody_waits_for(
     building._pool.close()
 
 
+def test_what_was_asked_for_is_not_loaded_from_disk(
+    programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has put it there, and the future of who asked does not have it yet."""
+    monkeypatch.setattr(ahead, "HELPS", True)
+    building, source = Ahead(programs, device.index, device.limits), fresh()
+    asked = building.find(source)
+    Programs(device.context, device.handle, device.info, programs.stored).get(source)
+    assert building.find(source) is asked
+    assert building.wait(asked).kernel_names
+    assert (programs.tally.built, programs.tally.loaded) == (1, 0)
+
+
 @pytest.mark.parametrize("probes", [False, True], ids=["unprobed", "probed"])
 def test_a_first_network_is_met_by_processes_that_are_there(
     programs: Programs, device: Device, monkeypatch: pytest.MonkeyPatch, probes: bool
