@@ -11,6 +11,7 @@ x_bytes     bytes of x that a lane loads at once
 width       bytes of a copy
 is_split    whether work-groups pass sums to each other
 </%doc>
+<%namespace name="passing" file="passing.cl.mako"/>\
 <% kind = {"fp16": "f16", "bf16": "bf16"}[dtype] %>\
 /* a 32-bit address of local memory, as PTX wants it */
 typedef uint local_t;
@@ -52,10 +53,7 @@ float from_lane(const float value, const int mask)
 }
 
 % if is_split:
-/* sums for other work-groups, which the caches of compute units never hold */
-#define PASS(value, to) __asm__ volatile("st.global.cg.f32 [%0], %1;" :: "l"(to), "f"(value) : "memory")
-#define TAKE(value, from) __asm__ volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory")
-#define FENCE_ALL_GROUPS() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
+${passing.instructions_of_one()}\
 
 % endif
 /* neighbours of x, or zeros; such loads stay where they are written, far before their use */
