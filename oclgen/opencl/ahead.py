@@ -61,10 +61,9 @@ def processes(limits: Limits) -> int:
 
 
 class Asked(NamedTuple):
-    """A program that was asked for: its text, its key, and what is waited for."""
+    """A program that was asked for: its text, and what is waited for."""
 
     source: str
-    key: str
     known: Future[Any]
 
 
@@ -117,7 +116,7 @@ class Ahead:
         Raises:
             BuildError: the compiler has refused it.
         """
-        if self._asked and (asked := self._asked.get(self._programs.key(source))) is not None:
+        if (asked := self._asked.get(source)) is not None:
             return asked.result() if asked.done() else asked
         program = self._programs.find(source)
         if program is not None:
@@ -162,18 +161,17 @@ class Ahead:
         return future.result()
 
     def _request(self, source: str) -> Future[Any]:
-        key = self._programs.key(source)
         with self._lock:
-            known = self._asked.get(key)
+            known = self._asked.get(source)
             if known is not None:
                 return known
             if self._pool is None:
                 self._pool = self._made()
-            known = self._asked[key] = Future()
+            known = self._asked[source] = Future()
             self._begun += 1
             question = Source(source, self._programs.options(source))
             built = self._pool.submit(question, len(source))
-        built.add_done_callback(partial(self._keep, Asked(source, key, known)))
+        built.add_done_callback(partial(self._keep, Asked(source, known)))
         return known
 
     def _made(self) -> Pool:
@@ -217,7 +215,7 @@ class Ahead:
         try:
             asked.known.set_result(self._loaded(asked.source, built))
             with self._lock:
-                del self._asked[asked.key]
+                del self._asked[asked.source]
         except Exception as error:
             asked.known.set_exception(error)
         except BaseException:  # an interrupt
