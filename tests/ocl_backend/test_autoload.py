@@ -190,6 +190,18 @@ def test_word_is_left_where_nothing_was_compiled(
     assert json.loads(stamp.read_text())["devices"] == 2
 
 
+def test_a_new_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shim of the older sources would lack what the new one defines."""
+    monkeypatch.setattr(ocl_autoload, "_stamp", lambda: tmp_path / "cache" / "known.json")
+    monkeypatch.setattr(ctypes, "PyDLL", lambda path: path)
+    (folder := tmp_path / "csrc").mkdir()
+    (first := folder / "first.cpp").write_text("")
+    ocl_autoload.remember(Path("shim.so"), [first], 2)
+    assert (known := ocl_autoload._known()) is not None and known[1] == 2
+    (folder / "second.cpp").write_text("")
+    assert ocl_autoload._known() is None
+
+
 def test_a_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     done = run(
         "import sys, torch\n"
