@@ -215,6 +215,7 @@ def _examine(library: str, instruction: str) -> Health:
     problem = loader.load(library)
     if problem:
         return Health(problem=problem)
+    system.allows_tiles()
     folder = loader.offer([library])
     import pyopencl as cl
 

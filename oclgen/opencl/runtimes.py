@@ -19,7 +19,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from oclgen import system
-from oclgen.opencl import health, loader
+from oclgen.opencl import health, loader, probe
 from oclgen.opencl.health import DeviceHealth, Health
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -117,6 +117,7 @@ def prepare() -> tuple[Runtime, ...]:
     if sys.platform == "darwin":
         return ()
     _keep_workers_apart()
+    system.allows_tiles()
     runtimes = examine()
     for runtime in runtimes:
         if runtime.usable:
@@ -163,9 +164,13 @@ def faulty_allowed() -> bool:
 
 
 def instructions(platform_version: str, device: str) -> frozenset[str]:
-    """Return the instructions of `oclgen.opencl.probe.FATAL` that a device has shown."""
+    """Return the instructions of `oclgen.opencl.probe.FATAL` that a device has shown.
+
+    A child has shown them; tiles are among them only where this process may use them, too.
+    """
     found = _health_of(platform_version, device)
-    return frozenset(name for health in found for name in health.instructions)
+    refused = frozenset() if system.allows_tiles() else frozenset((probe.TILES,))
+    return frozenset(name for health in found for name in health.instructions) - refused
 
 
 def _health_of(platform_version: str, device: str) -> list[DeviceHealth]:

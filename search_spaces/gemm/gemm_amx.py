@@ -1,0 +1,39 @@
+"""What is worth trying for `gemm_amx`, and why.
+
+The family's `why_not` says what is valid, and its `guesses` say where to begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_pairs import splits
+from oclgen.families.gemm.gemm_tiles import lies_along_k
+from oclgen.limits import Limits
+from oclgen.problem import GemmProblem
+from search_spaces.values import Value
+
+
+def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values worth trying for each parameter.
+
+    None but the default where the device did not show the instruction.
+    """
+    if gemm_amx.INSTRUCTION not in limits.instructions:
+        return {}
+    as_it_lies = lies_along_k(problem, "a") and problem.k % 2 == 0
+    return {
+        # more tiles of sums load less for each product, and leave more of an edge empty
+        "item_m": tuple(rows for rows in (16, 32, 48) if rows <= max(problem.m, 16)),
+        "item_n": tuple(width for width in (16, 32, 48) if width < problem.n + 16),
+        # a work-group costs some 0.2 us to start: several blocks of a short k share it
+        "loop_m": tuple(
+            blocks for blocks in (1, 2, 4, 8, 16) if blocks == 1 or 16 * blocks < problem.m
+        ),
+        "order": ("m", "n"),
+        # packing reads and writes A once more; where rows lie apart by a power of two, tiles of
+        # packed rows stay in the nearest cache
+        "pack_a": (False, True) if as_it_lies else (True,),
+        "split_k": splits(problem, limits),
+    }
