@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeGuard
 
 from oclgen.families.conv.conv_register import parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SHAPES, SIDE, STEP, tiles
+from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SHAPES, SIDE, STEP
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.lane_packing import pack_weights, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of
@@ -242,9 +243,7 @@ def _pack_images(problem: ConvProblem) -> Launch:
     )
 
 
-def _correlate(
-    problem: ConvProblem, config: Config, part: Correlation, weights: Packing
-) -> Launch:
+def _correlate(problem: ConvProblem, config: Config, part: Correlation, weights: Packing) -> Launch:
     read, written = operands(problem)[1:]
     in_place, in_pixels = _in_place(problem), problem.layout == "nhwc"
     blocks = part.groups * weights.tiles
@@ -258,7 +257,7 @@ def _correlate(
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
-            tiles=tiles(),
+            tiles=gemm_amx.tiles(),
             own=store_channels(problem, SIDE) if in_pixels else transpose_text(SIDE),
             **epilogue(problem, "out"),
             sizes={**_sizes(problem, part, in_place), "TAPS_W": runs.taps_w},
