@@ -144,11 +144,8 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
         return []
     return [
         _guess(problem, limits, swap, rows, columns, split_k)
-        for swap in (
-            (True, False) if _bytes(problem, "b") > _bytes(problem, "a") else (False, True)
-        )
+        for swap in sorted((False, True), key=lambda swap: _packed_items(problem, swap))
         for rows, columns in _shapes(problem, swap)
-        for pack_rows in _packs(problem, swap)
         for split_k in sorted({1, splits(problem, limits)[-1]}, reverse=True)
     ]
 
