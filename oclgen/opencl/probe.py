@@ -38,9 +38,9 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-the sums of 16 pairs of ones, or of tiles' 16 products; of each dtype how many sums of a fragment are right; five more than
-the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1; or how many lanes and
-words are right."""
+the sums of 16 pairs of ones, or of tiles' 16 products; of each dtype how many sums of a fragment
+are right; five more than the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) +
+63 * 1; or how many lanes and words are right."""
 
 FATAL = ("vdpbf16ps", TILES)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,

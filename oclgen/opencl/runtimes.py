@@ -27,6 +27,11 @@ PACKAGED = {"intel-opencl-rt": ("libintelocl.so", "intelocl64.dll")}
 """Runtimes from PyPI: distribution and the library in it, on Linux and on Windows."""
 CHOICE = "OCLGEN_RUNTIMES"
 """Environment variable: use only runtimes whose library contains one of these parts (commas)."""
+TARGET, NEWEST_XEON = "CL_CONFIG_CPU_TARGET_ARCH", "sapphirerapids"
+"""Environment variable that tells Intel's runtime for which processor it compiles, and the first of
+Intel's with all of `XEON_FLAGS`. The runtime takes newer ones that it does not know for Skylake,
+and ends the process that asks its compiler for `vdpbf16ps`."""
+XEON_FLAGS = frozenset(("amx_bf16", "avx512_bf16", "avx512_fp16"))
 FAULTY = "OCLGEN_FAULTY"
 """Environment variable: `1` uses devices that compute wrong in a way that is known, as tests do."""
 
@@ -118,11 +123,23 @@ def prepare() -> tuple[Runtime, ...]:
         return ()
     _keep_workers_apart()
     system.allows_tiles()
-    runtimes = examine()
+    runtimes = _examine_named()
     for runtime in runtimes:
         if runtime.usable:
             loader.preload(runtime.library)
     loader.offer([r.library for r in runtimes if r.usable])
+    return runtimes
+
+
+def _examine_named() -> tuple[Runtime, ...]:
+    """Return every runtime; Intel's compiles for the processor that is there, if it can."""
+    if TARGET in os.environ or not XEON_FLAGS.issubset(health.processor().split()):
+        return examine()
+    os.environ[TARGET] = NEWEST_XEON
+    runtimes = examine()
+    if any("intelocl" in r.library and r.health.is_troubled for r in runtimes):
+        del os.environ[TARGET]
+        return examine()
     return runtimes
 
 

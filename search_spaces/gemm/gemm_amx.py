@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_pairs import splits
-from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
-from search_spaces.values import Value
+from search_spaces.values import BOTH, Value
 
 
 def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -22,18 +21,16 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     """
     if gemm_amx.INSTRUCTION not in limits.instructions:
         return {}
-    as_it_lies = lies_along_k(problem, "a") and problem.k % 2 == 0
     return {
         # more tiles of sums load less for each product, and leave more of an edge empty
-        "item_m": tuple(rows for rows in (16, 32, 48) if rows <= max(problem.m, 16)),
+        "item_m": tuple(rows for rows in (16, 32, 48) if rows < problem.m + 16),
         "item_n": tuple(width for width in (16, 32, 48) if width < problem.n + 16),
         # a work-group costs some 0.2 us to start: several blocks of a short k share it
-        "loop_m": tuple(
-            blocks for blocks in (1, 2, 4, 8, 16) if blocks == 1 or 16 * blocks < problem.m
-        ),
+        "blocks": (1, 2, 4, 8, 16),
         "order": ("m", "n"),
-        # packing reads and writes A once more; where rows lie apart by a power of two, tiles of
-        # packed rows stay in the nearest cache
-        "pack_a": (False, True) if as_it_lies else (True,),
+        # one operand is packed as pairs, and read and written once more for it
+        "swap": BOTH,
+        # where rows lie apart by a power of two, packed ones stay in the nearest cache
+        "pack_rows": BOTH,
         "split_k": splits(problem, limits),
     }

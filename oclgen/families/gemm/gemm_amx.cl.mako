@@ -3,30 +3,41 @@ GEMM in bf16 in the tile registers of AMX: C = act(op(A) op(B) + bias + residual
 row-major.
 
 One work-item computes item_m x item_n of C. A step of the reduction multiplies tiles of 16 rows and
-32 steps of k of A with tiles of 16 columns of B. B comes packed as pairs along k, rows of A as
-they lie or packed as rows whose k is filled up with zeros. The last block of rows begins earlier,
-so that it reads whole tiles, and stores its own rows alone.
+32 steps of k of one operand with tiles of 16 columns of the other. The rows are A's, as they lie or
+packed as rows whose k is filled up with zeros; the other operand comes packed as pairs along k. If
+operands are swapped, the rows are B's columns, and C is turned before it is stored. The last block
+of rows begins earlier, so that it reads whole tiles, and stores its own rows alone.
 
 activation, bias    epilogue; bias is "none", "m" or "n"
 residual            a matrix that lies as C does is added
 item_m, item_n      rows and columns of C per work-item, multiples of 16. All tiles of sums, and the
-                    tiles of A and B of a step, stay in 8 registers
-loop_m              blocks of item_m rows that a work-item computes one after the other, so that
-                    its columns of B stay in the nearest cache
+                    tiles of operands of a step, stay in 8 registers
+blocks              blocks of rows that a work-item computes one after the other, so that its columns
+                    of the other operand stay in the nearest cache
 order               "m" or "n": the dimension of C along which work-groups follow each other
-pack_a              A comes as rows [m][k] along k, k filled up to a multiple of 32
+swap                rows of tiles are columns of B, not rows of A
+pack_rows           rows of tiles come as [rows][k], k filled up to a multiple of 32
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
+edge_rows           the rows of a work-item do not divide those of the product
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
-edge_k              rows of A end within a step of 32; the last one is narrower
+edge_k              rows end within a step of 32; the last one is narrower
+shifted             columns of C are stored that begin earlier
 text                terms and stores: see `gemm_register_text`
 preamble, tiles     LOAD and STORE; the tile registers
+transpose           text of the function transpose(rows), if operands are swapped
 </%doc>
 <%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     dim_m, dim_n = (0, 1) if order == "m" else (1, 0)
     split = split_k > 1
     c_type = "float" if split else "elem_t"
-    rows, columns = range(item_m // 16), range(item_n // 16)
+    if swap:
+        left, right, dim_rows, dim_columns = "b", "a", dim_n, dim_m
+        high, wide, extent = item_n, item_m, "n"
+    else:
+        left, right, dim_rows, dim_columns = "a", "b", dim_m, dim_n
+        high, wide, extent = item_m, item_n, "m"
+    rows, columns = range(high // 16), range(wide // 16)
     first_a, first_b = len(rows) * len(columns), len(rows) * (1 + len(columns))
     places = [(i, j, i * len(columns) + j) for i in rows for j in columns]
     vectors = range(0, item_n, 16)
@@ -37,15 +48,18 @@ ${tiles}
 ${activation}
 % endif
 
-% if edge_n:
+${transpose}\
+% if shifted:
+${common.store_own(16)}\
+% elif edge_n:
 ${common.store_halves(16)}\
 % endif
 <%def name="step()">\
 % for j in columns:
-            TILE_LOAD(${first_b + j}, pb + ${32 * j}, ${4 * item_n});
+            TILE_LOAD(${first_b + j}, panel + ${32 * j}, ${4 * wide});
 % endfor
 % for i in rows:
-            TILE_LOAD(${first_a + i}, pa + ${16 * i} * (long)ld_a, 2L * ld_a);
+            TILE_LOAD(${first_a + i}, lines + ${16 * i} * (long)ld_${left}, 2L * ld_${left});
 % for j in columns:
             TILE_DOT(${i * len(columns) + j}, ${first_a + i}, ${first_b + j});
 % endfor
@@ -53,29 +67,32 @@ ${common.store_halves(16)}\
 </%def>\
 <%def name="each_sum(call)">\
 % for i, j, t in places:
-            ${call}(${t}, sums + ${16 * (i * item_n + j)}, ${4 * item_n});
+            ${call}(${t}, sums + ${16 * (i * wide + j)}, ${4 * wide});
 % endfor
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemm_amx(
 ${common.parameters(c_type, split)})
 {
-    const int n0 = (int)get_global_id(${dim_n}) * ${item_n};
 ${common.slice_of_item(split)}
-    b += get_global_id(${dim_n}) * (long)ld_b + k_first * (long)${item_n};
-    a += k_first;
+    const int column0 = (int)get_global_id(${dim_columns}) * ${wide};
+    ${right} += get_global_id(${dim_columns}) * (long)ld_${right} + k_first * (long)${wide};
+    ${left} += k_first;
 
     TILE_REGISTERS;
     float sums[${item_m * item_n}];
-    const int tile_rows = min(m, 16);
-    const int block0 = (int)get_global_id(${dim_m}) * ${loop_m};
+% if swap:
+    float turned[${item_m * item_n}];
+% endif
+    const int tile_rows = min(${extent}, 16);
+    const int block0 = (int)get_global_id(${dim_rows}) * ${blocks};
 % if not edge_k:
     SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
 % endif
-    for (int block = block0; block < block0 + ${loop_m} && block * ${item_m} < m; ++block) {
-        const int first = block * ${item_m};
-        const int read = ${f"max(min(first, m - {item_m}), 0)" if edge_m else "first"};
-        __global const elem_t *pa = a + read * (long)ld_a, *pb = b;
+    for (int block = block0; block < block0 + ${blocks} && block * ${high} < ${extent}; ++block) {
+        const int own = block * ${high};
+        const int read = ${f"max(min(own, {extent} - {high}), 0)" if edge_rows else "own"};
+        __global const elem_t *lines = ${left} + read * (long)ld_${left}, *panel = ${right};
 % if edge_k:
         SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
 % else:
@@ -86,8 +103,8 @@ ${common.slice_of_item(split)}
         int p = k_first;
         for (; p ${"+ 32 <= " if edge_k else "< "}k_last; p += 32) {
 ${step()}\
-            pa += 32;
-            pb += ${32 * item_n};
+            lines += 32;
+            panel += ${32 * wide};
         }
 % if edge_k:
         if (p < k_last) {
@@ -99,11 +116,32 @@ ${step()}\
         }
 % endif
 ${each_sum("TILE_STORE")}\
-        for (int m0 = first; m0 < ${f"min(first + {item_m}, m)" if edge_m else f"first + {item_m}"}; ++m0) {
-% for place, j in enumerate(vectors):
-            const float16 acc0_${j} = vload16(${place}, sums + (m0 - read) * ${item_n});
+% if swap:
+        const int n0 = read;
+% for i, j, _ in places:
+        {
+            float16 rows[16];
+            for (int x = 0; x < 16; ++x) {
+                rows[x] = vload16(0, sums + ${16 * (i * wide + j)} + x * ${wide});
+            }
+            transpose(rows);
+            for (int x = 0; x < 16; ++x) {
+                vstore16(rows[x], 0, turned + ${16 * (j * high + i)} + x * ${high});
+            }
+        }
 % endfor
-${common.store_rows([0], vectors, 16)}\
+        for (int m0 = column0; m0 < ${f"min(column0 + {wide}, m)" if edge_m else f"column0 + {wide}"}; ++m0) {
+% for place, j in enumerate(vectors):
+            const float16 acc0_${j} = vload16(${place}, turned + (m0 - column0) * ${high});
+% endfor
+% else:
+        const int n0 = column0;
+        for (int m0 = own; m0 < ${f"min(own + {high}, m)" if edge_m else f"own + {high}"}; ++m0) {
+% for place, j in enumerate(vectors):
+            const float16 acc0_${j} = vload16(${place}, sums + (m0 - read) * ${wide});
+% endfor
+% endif
+${common.store_rows([0], vectors, 16, shifted)}\
         }
     }
     TILES_DONE;
