@@ -12,7 +12,9 @@ from typing import TypeGuard
 from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SIDE, tiles
+from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SIDE
+from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.family import BaseConfig, Traits
@@ -155,7 +157,9 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
-            tiles=tiles(),
+            tiles=gemm_amx.tiles(),
+            transpose=transpose_text(SIDE),
+            in_pixels=in_pixels,
             tiles_m=tiles_m,
             tiles_n=tiles_n,
             groups=problem.groups,
@@ -238,6 +242,7 @@ def _words(
             step_w=steps[1],
             origins=origins,
             tap_step=tap_step,
+            transpose=transpose_text(SIDE),
         )
 
     return Launch(

@@ -21,17 +21,19 @@ height, width       of the images
 step_h, step_w      distance of positions' elements
 origins             first row and column of each plane
 tap_step            distance of the taps that columns have
+transpose           text of the function transpose(rows)
 </%doc>
-<%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
-%>\
 <%
+    SQUARE = 16
     tiles = -(-columns // SQUARE)
     # positions of a channel, or channels of a position, lie side by side on the way
     place = (lambda i, j: f"({i}) * 16 + {j}") if in_pixels else (lambda i, j: f"({j}) * {span + 32} + {i}")
     turned = in_pixels == by_rows
     pixel = groups * channels if in_pixels else 1
 %>\
+% if turned:
+${transpose}
+% endif
 constant int origins[][2] = {${", ".join(f"{{{h}, {w}}}" for h, w in origins)}};
 
 // Copies channels of a plane to words from position `first` on.
@@ -127,25 +129,19 @@ void ${kernel}(
         }
     }
     for (int i = 0; i < some; i += 16) {
+        ${"float16 square[16]" if turned else "uint16 row"};
 % for k in range(SQUARE):
 <% at = place(f"i + {k}", 0) if in_pixels else place("i", k) %>\
-        uint16 row${k} = convert_uint16(vload16(0, flat[0] + ${at})) | convert_uint16(vload16(0, flat[1] + ${at})) << 16;
+        ${f"square[{k}] = as_float16" if turned else "row = "}(convert_uint16(vload16(0, flat[0] + ${at})) | convert_uint16(vload16(0, flat[1] + ${at})) << 16);
+% if not turned:
+        vstore16(row, ${k}, packed + i * 16L);
+% endif
 % endfor
 % if turned:
-        uint16 low;
-% for distance in (8, 4, 2, 1):
+        transpose(square);
 % for k in range(SQUARE):
-% if not k & distance:
-<% other = f"row{k + distance}" %>\
-        low = row${k};
-        row${k} = (uint16)(${exchanged("low", other, distance, 0)});
-        ${other} = (uint16)(${exchanged("low", other, distance, 1)});
-% endif
-% endfor
+        vstore16(as_uint16(square[${k}]), ${k}, packed + i * 16L);
 % endfor
 % endif
-% for k in range(SQUARE):
-        vstore16(row${k}, ${k}, packed + i * 16L);
-% endfor
     }
 }
