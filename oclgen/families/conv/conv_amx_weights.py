@@ -6,7 +6,8 @@ dtypes, stay with that one.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import prod
 from typing import TypeGuard
 
 from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
@@ -33,6 +34,16 @@ SPAN = 128
 """Words of 16 columns that a work-item packs: 8 KiB, which cost more than its start."""
 MOST_SUMS = 96
 """Tiles of sums of a work-item, of 1 KiB each: they wait in the second cache."""
+STEPS = 64
+"""Steps of positions to guess: some 0.5 MiB of operands stay in the second cache for all taps."""
+LEAST_STEPS = 16
+"""Steps of a slice that take longer than to write and to add its sums."""
+ITEMS_PER_UNIT = 2
+"""Work-items that a core wants to share the work; with fewer the positions are split."""
+LEAST_CHANNELS = 2
+"""Channels of a group, read and written, from which on tiles are guessed, as in `conv_amx`."""
+SHAPES = ((2, 2), (1, 3), (1, 2), (1, 1))
+"""Tiles of output channels and of columns to guess, whose sums lie in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +118,36 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if INSTRUCTION not in limits.instructions:
+    part = strung_windows(problem)
+    if INSTRUCTION not in limits.instructions or min(part.channels, part.depth) < LEAST_CHANNELS:
         return []
-    return []
+    spread = spreads(problem)
+    found = []
+    for rows, columns in SHAPES:
+        for inputs in (2, 1):
+            config = Config(SIDE * rows, SIDE * columns, 1, inputs, STEPS, True, spread, 1)
+            taps = _taps_of_item(problem, config)
+            if rows * inputs * taps > MOST_SUMS:
+                config = replace(config, rows_together=False)
+                taps = _taps_of_item(problem, config)
+            tiles_m, tiles_n = _tiles(problem, config)
+            if rows <= tiles_m and inputs <= tiles_n and columns <= inputs * taps:
+                found.append(replace(config, split=_split(problem, limits, config)))
+    return found
+
+
+def spreads(problem: ConvProblem) -> bool:
+    """Say whether channels under the taps of a row fill fewer tiles: the few of a first layer."""
+    depth, taps = problem.in_channels // problem.groups, problem.kernel_w
+    return depth < SIDE and ceil_div(depth * taps, SIDE) < taps
+
+
+def _split(problem: ConvProblem, limits: Limits, config: Config) -> int:
+    """Return the slices that give each core its work-items, of steps that are worth their sum."""
+    items = prod(_grid(problem, config))
+    wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items)
+    most = max(_positions(problem, config).half // (WORDS * LEAST_STEPS), 1)
+    return min(1 << (wanted - 1).bit_length(), 1 << (most.bit_length() - 1))
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
@@ -139,6 +177,14 @@ def _taps_of_item(problem: ConvProblem, config: Config) -> int:
     return rows * (1 if config.spread else problem.kernel_w)
 
 
+def _grid(problem: ConvProblem, config: Config) -> tuple[int, int]:
+    """Return the work-items of a slice: along columns and rows of taps, along output channels."""
+    tiles_m, tiles_n = _tiles(problem, config)
+    rows = 1 if config.rows_together else problem.kernel_h
+    blocks = ceil_div(SIDE * tiles_m, config.item_m * config.loop_m)
+    return ceil_div(tiles_n, config.inputs) * rows, blocks * problem.groups
+
+
 def _product(problem: ConvProblem, config: Config) -> Launch:
     line, (tiles_m, tiles_n) = _positions(problem, config), _tiles(problem, config)
     depth, split = problem.in_channels // problem.groups, config.split > 1
@@ -150,6 +196,8 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
         if in_pixels
         else (depth * kernel_h * kernel_w, kernel_h * kernel_w, kernel_w, 1)
     )
+
+    steps_of_w = ("w_filter", "w_depth", "w_row", "w_column") if strided else dense
 
     @LazyText
     def text() -> str:
@@ -170,17 +218,15 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             kernel_h=kernel_h,
             kernel_w=kernel_w,
             planes=line.planes,
-            steps_of_w=("w_filter", "w_depth", "w_row", "w_column") if strided else dense,
+            steps_of_w=steps_of_w,
             strided=strided,
         )
 
-    groups_m = ceil_div(tiles_m * SIDE, config.item_m * config.loop_m) * problem.groups
-    groups_n = ceil_div(tiles_n, config.inputs) * (1 if config.rows_together else kernel_h)
     out = buffer(PLANES) if split else strided_weights(problem) if in_pixels else buffer("w")
     return Launch(
         text=text,
         kernel=NAME,
-        global_size=(groups_n, groups_m, config.split),
+        global_size=(*_grid(problem, config), config.split),
         local_size=(1, 1, 1),
         args=(
             *buffer(OUTPUTS), *buffer(INPUTS), *out, Scalar(line.half), Scalar(line.words),
