@@ -36,8 +36,8 @@ GROUPS_PER_UNIT = 8
 """Work-items that a core wants to share the work evenly."""
 MOST_LOOPS = 16
 LEAST_CHANNELS = 2
-"""Channels of a group, read and written, from which on tiles are guessed: a single one leaves 15 of
-16 columns or 31 of 32 steps of a tile empty, and vectors take less time."""
+"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or 31
+of 32 steps of a tile empty, and vectors take less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,18 @@ class Halo(NamedTuple):
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family can compute the problem at all."""
-    is_conv = isinstance(problem, ConvProblem) and problem.direction != "bwd_weights"
-    return is_conv and problem.dtype == "bf16"
+    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+        return False
+    channels = min(problem.in_channels, problem.out_channels) // problem.groups
+    return problem.dtype == "bf16" and channels >= LEAST_CHANNELS
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    part = parts_of(problem)[0]
     if INSTRUCTION not in limits.instructions:
         return []
-    if min(part.channels, part.depth) < LEAST_CHANNELS:
-        return []
+    part = parts_of(problem)[0]
     shapes = [shape for shape in SHAPES if SIDE * (shape[1] - 1) < part.channels]
     return [
         Config(strips, vecs, _loop(problem, limits, strips, vecs), True) for strips, vecs in shapes
