@@ -36,8 +36,8 @@ GROUPS_PER_UNIT = 8
 """Work-items that a core wants to share the work evenly."""
 MOST_LOOPS = 16
 LEAST_CHANNELS = 2
-"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or 31
-of 32 steps of a tile empty, and vectors take less time."""
+"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or
+31 of 32 steps of a tile empty, and vectors take less time."""
 
 
 @dataclass(frozen=True, slots=True)
