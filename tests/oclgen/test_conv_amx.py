@@ -15,7 +15,7 @@ from oclgen.opencl.device import Device
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.amx_emulated import with_tiles
-from tests.oclgen.conv_cases import DEPTHWISE_SHAPES, SHAPES, label
+from tests.oclgen.conv_cases import SHAPES, label
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
@@ -27,7 +27,6 @@ EVERY_WAY = tuple(
     replace(shape, direction=direction, layout=layout, dtype="bf16")
     for shape in (
         *SHAPES,
-        DEPTHWISE_SHAPES[1],
         # rows of two tiles, whole steps of channels and a narrower one, an odd number of them
         ConvProblem(2, 35, 5, 37, 70, 3, 3, pad_h=1, pad_w=1),
         # a row of taps whose channels fill one tile, beside strides
@@ -38,6 +37,7 @@ EVERY_WAY = tuple(
     )
     for direction in ("fwd", "bwd_data")
     for layout in LAYOUTS
+    if min(shape.in_channels, shape.out_channels) > shape.groups
 )
 
 
@@ -81,9 +81,9 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
     assert len(seeds_of("conv_amx", LAYER, XEON)) >= 3
 
 
-def test_depthwise_convolutions_have_no_guess() -> None:
-    assert conv_amx.serves(replace(LAYER, groups=64))
-    assert conv_amx.guesses(replace(LAYER, groups=64), XEON) == []
+def test_groups_of_single_channels_are_not_served() -> None:
+    assert conv_amx.serves(replace(LAYER, groups=32))
+    assert not conv_amx.serves(replace(LAYER, groups=64))
 
 
 def test_pixels_without_padding_are_read_as_they_lie() -> None:

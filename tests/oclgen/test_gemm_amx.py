@@ -24,27 +24,18 @@ from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.amx_emulated import with_tiles
-from tests.oclgen.gemm_cases import BASE, BATCHES, EPILOGUES, label
+from tests.oclgen.gemm_cases import AMX, AMXES, BASE, BATCHES, EPILOGUES, label
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
     instructions=frozenset({INSTRUCTION}),
 )  # fmt: skip
 PROBLEM = GemmProblem(200, 320, 400, dtype="bf16")
-CONFIG = gemm_amx.DEFAULT
+CONFIG = AMX
 CHANGES: dict[str, Any] = {
     "item_m": 32, "item_n": 16, "blocks": 2, "order": "n", "swap": True, "pack_rows": False,
     "split_k": 2,
 }  # fmt: skip
-CONFIGS = (
-    CONFIG,
-    replace(CONFIG, item_m=32, pack_rows=False, blocks=2),
-    replace(CONFIG, item_m=16, item_n=48, order="n", split_k=2),
-    replace(CONFIG, item_m=48, item_n=16, blocks=3),
-    replace(CONFIG, item_m=32, item_n=16, swap=True),
-    replace(CONFIG, item_m=16, item_n=32, swap=True, pack_rows=False, blocks=2, order="n"),
-    replace(CONFIG, item_m=16, item_n=16, swap=True, split_k=2),
-)
 SIZES = ((5, 100, 34), (16, 16, 32), (33, 50, 96), (70, 65, 131), (49, 31, 20))
 
 
@@ -146,7 +137,7 @@ def test_packing_fills_up_k_with_zeros(device: Device, role: str, trans: bool) -
     assert np.array_equal(got, want.ravel())
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", AMXES)
 def test_sizes_and_transposes(tiled: Device, config: gemm_amx.Config) -> None:
     tried = 0
     for place, (m, n, k) in enumerate(SIZES):

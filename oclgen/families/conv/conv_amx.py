@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
-from oclgen.families.conv.conv_register import parts_of
+from oclgen.families.conv.conv_register import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SHAPES, SIDE, STEP
@@ -23,6 +23,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx"
@@ -36,8 +37,8 @@ GROUPS_PER_UNIT = 8
 """Work-items that a core wants to share the work evenly."""
 MOST_LOOPS = 16
 LEAST_CHANNELS = 2
-"""Channels of a group, read and written, from which on tiles are guessed: a single one leaves 15 of
-16 columns or 31 of 32 steps of a tile empty, and vectors take less time."""
+"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or
+31 of 32 steps of a tile empty, and vectors take less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,16 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(problem, self)))
 
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
+        part = largest(problem)
+        used = covered(
+            (part.channels, self.block),
+            (_tiles(part), self.strips),
+            (_runs(part, _in_place(problem)).length, STEP),
+        )
+        return outer_product(SIDE, self.vecs, self.strips, used)
+
 
 DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)
 TRAITS = Traits(rank=160, instructions=frozenset({INSTRUCTION}), rate=16)
@@ -82,18 +93,18 @@ class Halo(NamedTuple):
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family can compute the problem at all."""
-    is_conv = isinstance(problem, ConvProblem) and problem.direction != "bwd_weights"
-    return is_conv and problem.dtype == "bf16"
+    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+        return False
+    channels = min(problem.in_channels, problem.out_channels) // problem.groups
+    return problem.dtype == "bf16" and channels >= LEAST_CHANNELS
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    part = parts_of(problem)[0]
     if INSTRUCTION not in limits.instructions:
         return []
-    if min(part.channels, part.depth) < LEAST_CHANNELS:
-        return []
+    part = parts_of(problem)[0]
     shapes = [shape for shape in SHAPES if SIDE * (shape[1] - 1) < part.channels]
     return [
         Config(strips, vecs, _loop(problem, limits, strips, vecs), True) for strips, vecs in shapes

@@ -94,7 +94,9 @@ ${common.slice_of_item(split)}
         const int read = ${f"max(min(own, {extent} - {high}), 0)" if edge_rows else "own"};
         __global const elem_t *lines = ${left} + read * (long)ld_${left}, *panel = ${right};
 % if edge_k:
-        SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
+        if (k_first + 32 <= k_last) {
+            SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
+        }
 % else:
 % for _, _, t in places:
         TILE_ZERO(${t});
@@ -109,9 +111,14 @@ ${step()}\
 % if edge_k:
         if (p < k_last) {
             // other sizes of the registers clear them: the sums pass through memory
+            const bool has_sums = p > k_first;
+            if (has_sums) {
 ${each_sum("TILE_STORE")}\
+            }
             SET_TILES(tile_rows, 2 * (k_last - p), ${first_a}, ${first_b});
+            if (has_sums) {
 ${each_sum("TILE_LOAD")}\
+            }
 ${step()}\
         }
 % endif
