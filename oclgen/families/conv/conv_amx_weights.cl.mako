@@ -34,13 +34,13 @@ preamble, tiles     STORE; the tile registers
     pairs = inputs * own
     out_type = "float" if split > 1 else "elem_t"
     filter_step, depth_step, row_step, column_step = steps_of_w
-    in_planes_whole = not in_pixels and columns == depth and own == len(taps)
+    squares = columns == depth and own == len(taps) and (strided or not in_pixels)
     at_once = 1 if split > 1 else 2
     strides = ("w_filter", "w_depth", "w_row", "w_column") if strided else ()
 %>\
 ${preamble}
 ${tiles}
-% if in_planes_whole:
+% if squares:
 ${transpose}
 % if split == 1:
 
@@ -125,7 +125,10 @@ void conv_amx_weights(
 % if split > 1:
     out += slice * ${channels * groups}L * ${filter_step};
 % endif
-% if in_planes_whole:
+% if squares:
+% if strided:
+    if (w_depth == ${own} && w_row == ${kernel_w} && w_column == 1) {
+% endif
     // results of a filter's tile lie one behind the other: squares of taps and columns turn
     for (int i = 0; i < ${16 * m * loop_m}; i += ${at_once}) {
         const int channel = first_m * 16 + i;
@@ -150,7 +153,7 @@ void conv_amx_weights(
 % endfor
             }
             for (int o = 0; o < ${at_once} && channel + o < ${channels}; ++o) {
-                __global ${out_type} *w = out + (channel + o) * ${filter_step}L + column * ${depth_step};
+                __global ${out_type} *w = out + (channel + o) * (long)${filter_step} + column * ${depth_step};
                 int j = 0;
                 for (; j + 16 <= count; j += 16) {
                     vstore16(vload16(0, line[o] + j), 0, w + j);
@@ -161,7 +164,12 @@ void conv_amx_weights(
             }
         }
     }
-% else:
+% endif
+% if squares and strided:
+    return;
+    }
+% endif
+% if strided or not squares:
     for (int i = 0; i < ${256 * m * loop_m * pairs}; i += 16) {
         const int channel = (first_m + i / ${256 * pairs}) * 16 + i / 16 % 16;
         const int pair = i / 256 % ${pairs}, tap = first_tap + pair % ${own};

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import TypeGuard
 
+from oclgen.families.conv.conv_amx import LEAST_CHANNELS
 from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
@@ -23,6 +24,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx_weights"
@@ -40,8 +42,6 @@ LEAST_STEPS = 16
 """Steps of a slice that take longer than to write and to add its sums."""
 ITEMS_PER_UNIT = 2
 """Work-items that a core wants to share the work; with fewer the positions are split."""
-LEAST_CHANNELS = 2
-"""Channels of a group, read and written, from which on tiles are guessed, as in `conv_amx`."""
 SHAPES = ((2, 2), (1, 3), (1, 2), (1, 1))
 """Tiles of output channels and of columns to guess, whose sums lie in registers."""
 
@@ -99,6 +99,19 @@ class Config(BaseConfig):
         )
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes_space(problem, self.split)))
 
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of tiles of channels and of columns: what counts are tiles."""
+        part, columns = strung_windows(problem), _columns(problem, self)
+        line, taps = _positions(problem, self), _taps_of_item(problem, self)
+        _, tiles_n = _tiles(problem, self)
+        results = part.batch * part.results
+        used = covered(
+            (part.channels, self.item_m), (columns, SIDE * self.inputs),
+            (min(self.inputs, tiles_n) * taps, self.item_n // SIDE),
+        )  # fmt: skip
+        useful = used * results / (2 * line.half)
+        return outer_product(SIDE, self.item_n // SIDE, self.item_m // SIDE, useful)
+
 
 DEFAULT = Config(
     item_m=16, item_n=16, loop_m=1, inputs=1, steps=64, rows_together=False, spread=False, split=1
@@ -107,19 +120,17 @@ TRAITS = Traits(rank=170, instructions=frozenset({INSTRUCTION}), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family can compute the problem at all."""
-    return (
-        isinstance(problem, ConvProblem)
-        and problem.dtype == "bf16"
-        and problem.direction == "bwd_weights"
-        and problem.kernel_w <= MAX_KERNEL_W
-    )
+    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    if not isinstance(problem, ConvProblem) or problem.direction != "bwd_weights":
+        return False
+    channels = min(problem.in_channels, problem.out_channels) // problem.groups
+    fits = channels >= LEAST_CHANNELS and problem.kernel_w <= MAX_KERNEL_W
+    return fits and problem.dtype == "bf16"
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    part = strung_windows(problem)
-    if INSTRUCTION not in limits.instructions or min(part.channels, part.depth) < LEAST_CHANNELS:
+    if INSTRUCTION not in limits.instructions:
         return []
     spread = spreads(problem)
     found = []
