@@ -48,8 +48,8 @@ INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
 innermost."""
 RUN_ITEMS, RUNS = 1024, range(4, 4097)
-"""Items that a work-item of a CPU copies by runs of neighbours, and the lengths of runs: shorter ones
-are walked along another dimension, and of longer ones work-items have parts."""
+"""Items that a work-item of a CPU copies by runs of neighbours, and the lengths of such runs.
+Shorter ones are walked along another dimension, and of longer ones work-items have parts."""
 
 
 def register() -> None:

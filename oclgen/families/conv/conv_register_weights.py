@@ -19,6 +19,7 @@ from oclgen.families.conv.lanes import (
     vector_widths,
 )
 from oclgen.families.parts.blocking import waste
+from oclgen.families.parts.caches import slices_held
 from oclgen.families.parts.lane_packing import LANE_STEPS, lanes, pack_lanes, pack_matrices
 from oclgen.families.parts.packing import PACKED, Packing
 from oclgen.families.parts.planes import (
@@ -53,9 +54,8 @@ ITEMS_PER_UNIT = 4
 """Work-items that a core wants to share the work evenly; with fewer the rows are split."""
 MAX_SPLIT = 32
 """Planes that are still worth their sum."""
-SLICE_BYTES, PLANES_BYTES = 2**18, 3 * 2**20
-"""Bytes of both images, as fp32, of a slice of rows, and of all planes, that a core's second cache
-holds beside what else it has to hold."""
+PLANES_BYTES = 3 * 2**20
+"""Bytes of all planes that a core's second cache holds beside what else it has to hold."""
 GROWING = ("ROWS", "ROWS_PER_PLANE")
 """Sizes that grow with the batch: arguments, where it is free."""
 
@@ -134,19 +134,16 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 def _slices(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tuple[int, ...]:
     """Return how often the rows are split, best guess first; the arguments are those of `splits`.
 
-    In channels_last a work-item reads a few channels of each pixel, and with them whole lines of
-    the cache. All work-items of a slice read the same lines, so a slice has as few rows as a core's
-    second cache holds. More planes than it holds cost more than that saves: 80 to 160 channels of
-    110x110 and 2x2 took 12.5 ms in 16 slices and 22 in one (one core, AVX-512, fp16), 512 channels
-    of 14x14 and 3x3 44 ms in two and 16 in one.
+    In channels_last slices of rows stay in a core's second cache, as `slices_held` says, unless the
+    planes do not: 80 to 160 channels of 110x110 and 2x2 took 12.5 ms in 16 slices and 22 in one
+    (one core, AVX-512, fp16), 512 channels of 14x14 and 3x3 44 ms in two and 16 in one.
     """
     fill, other = splits(problem, limits, item_c, block)
     if problem.layout == "nchw":
         return fill, other
-    read = 4 * (prod(problem.buffers["x"]) + prod(problem.buffers["y"]))
-    most = min(read // SLICE_BYTES, PLANES_BYTES // (4 * prod(problem.buffers["w"])), MAX_SPLIT)
     part = strung_windows(problem)
-    held = min(1 << max(most, 1).bit_length() - 1, part.batch * part.rows.results)
+    most = min(PLANES_BYTES // (4 * prod(problem.buffers["w"])), MAX_SPLIT)
+    held = slices_held(problem.bytes, min(most, part.batch * part.rows.results))
     return (held,) if held > fill else (fill, other)
 
 
