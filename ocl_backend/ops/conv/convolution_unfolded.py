@@ -296,7 +296,7 @@ def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
         return w.flip([*dims]).permute(order).reshape(-1, plan.w[1], *rest)
     mirrored = _like(w, (plan.w[0] * taps[0], plan.w[1], *rest))
     apart, dim = ((taps[0], plan.w[0]), 0) if plan.pixels else ((plan.w[0], taps[0]), 1)
-    view = mirrored.unflatten(0, apart)
+    view = mirrored.view(*apart, *mirrored.shape[1:])
     for tap in range(taps[0]):
         view.select(dim, taps[0] - 1 - tap).copy_(w.select(2, tap))
     return mirrored

@@ -19,7 +19,7 @@ sizes               names and values of the correlations' and the window's sizes
 given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    results per work-item and phase
 vec                 channels per work-item, `vec_c`
-packed              weights are fp32, and so many channels of a tap are neighbours; 0: they lie as given
+packed              neighbouring channels of a tap in packed weights, which are fp32; 0: they lie as given
 last                (first lane, width) of each store of a last vector that overlaps; none: all are alike
 local_size          work-items per group
 local_c, rounds     work-items along channels, and patches of each work-item; 1 of each: weights are
