@@ -27,9 +27,10 @@ own                 text of the function that stores: transpose (planes), store_
 <%!
     from itertools import product
     from oclgen.families.conv.conv_register_text import sums
-    from oclgen.families.parts.expressions import branch, chunks, lanes_of, load, store_result
+    from oclgen.families.parts.expressions import branch, load
     from oclgen.render import vector
 %>\
+<%namespace name="planes" file="store_planes.cl.mako"/>\
 <%
     vf = vector(vec)
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
@@ -64,34 +65,7 @@ ${pairs.dot}
 ${own}
 
 % for count in () if in_pixels else counts:
-// Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
-void store${count}(
-    ${vf} rows[${vec}], __global elem_t *out,
-% if bias:
-    __global const elem_t *bias,
-% endif
-% if residual:
-    __global const elem_t *residual,
-% endif
-    int channels)
-{
-    transpose(rows);
-    for (int i = 0; i < min(channels, ${vec}); ++i) {
-        const ${vf} value = ${"" if residual else "ACT"}(rows[i]${" + LOAD1(bias + i)" if bias else ""});
-% if store_step == 1:
-% for start, width in chunks(count, vec):
-<% some = lanes_of("value", vec, start, width) %>\
-        ${store_result(width, some, f"out + i * WRITTEN_PLANE + {start}", residual)}
-% endfor
-% else:
-% for x in range(count):
-<% place = f"out + i * WRITTEN_PLANE + {x * store_step}" %>\
-        ${store_result(1, lanes_of("value", vec, x, 1), place, residual)}
-% endfor
-% endif
-    }
-}
-
+${planes.store(count)}\
 % endfor
 <%def name="tap(positions, j, indent)">\
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
