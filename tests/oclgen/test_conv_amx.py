@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families.conv import conv_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION
+from oclgen.families.gemm.gemm_amx import INSTRUCTION, PRODUCTS
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
@@ -56,6 +56,13 @@ def check(device: Device, problem: ConvProblem, config: conv_amx.Config) -> None
     assert result.error < 4e-3
 
 
+@pytest.mark.parametrize("problem", EVERY_WAY[::5], ids=label)
+def test_fp16(tiled: Device, problem: ConvProblem) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    check(tiled, replace(problem, dtype="fp16"), conv_amx.DEFAULT)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_parameter_changes_the_text(layout: Any) -> None:
     problem, base = replace(LAYER, layout=layout), conv_amx.DEFAULT
@@ -73,7 +80,7 @@ def test_refusals_name_the_numbers() -> None:
 
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
-    assert not conv_amx.serves(replace(LAYER, dtype="fp16"))
+    assert not conv_amx.serves(replace(LAYER, dtype="fp32"))
     assert not conv_amx.serves(replace(LAYER, direction="bwd_weights"))
     assert conv_amx.guesses(LAYER, Limits()) == []
     assert len(space_of("conv_amx", LAYER, Limits())) == 0

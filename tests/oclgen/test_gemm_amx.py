@@ -13,7 +13,7 @@ import pytest
 from oclgen import system
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, STEP
+from oclgen.families.gemm.gemm_amx import INSTRUCTION, PRODUCTS, STEP
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench, compare, decode, encode
@@ -87,7 +87,7 @@ def test_refusals_name_the_numbers(
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
     assert INSTRUCTION in (gemm_amx.DEFAULT.why_not(PROBLEM, Limits()) or "")
-    assert not gemm_amx.serves(replace(PROBLEM, dtype="fp16"))
+    assert not gemm_amx.serves(replace(PROBLEM, dtype="fp32"))
     assert len(space_of("gemm_amx", PROBLEM, Limits())) == 0
     assert gemm_amx.guesses(PROBLEM, Limits()) == []
     for text in ("1024x1024x1024:bf16", "197x768x768:bf16:nt", "16x4096x4096:bf16:tt"):
@@ -151,6 +151,16 @@ def test_sizes_and_transposes(tiled: Device, config: gemm_amx.Config) -> None:
             assert_right(tiled, problem, config)
             tried += 1
     assert tried >= 2
+
+
+@pytest.mark.parametrize("config", AMXES)
+def test_products_of_fp16(tiled: Device, config: gemm_amx.Config) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    for m, n, k in SIZES:
+        problem = GemmProblem(m, n, k, dtype="fp16", trans_b=config.swap)
+        if not config.why_not(problem, tiled.limits):
+            assert_right(tiled, problem, config)
 
 
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
