@@ -159,7 +159,7 @@ def test_a_tap_reads_at_one_distance_from_every_result(problem: ConvProblem, spr
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_words_hold_a_position_and_its_pair(device: Device, layout: Any) -> None:
-    """No word of a channel is left as it was, and gaps between rows are zero."""
+    """All words of channels are written, and gaps between rows are zero."""
     problem = ConvProblem(
         3, 18, 5, 21, 17, 3, 3, 1, 1, 1, 1, dtype="bf16", direction="bwd_weights", layout=layout
     )
