@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
-from oclgen.problem import DTYPES, GemmProblem
+from oclgen.problem import GemmProblem
 
 WORTH_PACKING = 40
 """Rows from which packing B pays on CPUs: on two cores with vectors of 16, B packed took 0.4 to 0.9
@@ -23,8 +23,6 @@ STRIP = 16
 SLICE = 256
 """Rows of a slice of a transposed A on CPUs: 384x96x12544 in 64 slices of 196 rows took 0.27 (AVX2)
 and 0.4 (AVX-512) of the time that it took in one."""
-NARROW = 2
-"""Bytes of an element that is widened before it is broadcast."""
 IN_CACHE = 2**16
 """Items of a transposed A that strips read again from a core's second cache, so that to pack it
 costs more than it saves: 65x236x551 took 1.07 and 285x57x77 1.26 times as long with A packed."""
@@ -169,7 +167,9 @@ def _groups(problem: GemmProblem, rows: int, columns: int, blocks: int) -> int:
     return problem.batch * ceil_div(problem.n, columns) * ceil_div(rows, blocks)
 
 
-def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[Preparation]:
+def preparations(
+    problem: GemmProblem, limits: Limits, width: int, widens: bool
+) -> Iterable[Preparation]:
     """Return which operands are packed, the best guess first.
 
     Packing also widens elements of 16 bits to fp32. To load, widen and broadcast one of A takes six
@@ -180,11 +180,10 @@ def preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[P
         problem: the product.
         limits: of the device.
         width: lanes of a vector.
+        widens: whether A is of 16 bits.
     """
     found = _preparations(problem, limits, width)
-    if DTYPES[problem.dtype] > NARROW:
-        return found
-    return dict.fromkeys(one._replace(pack_a=True) for one in found)
+    return dict.fromkeys(one._replace(pack_a=True) for one in found) if widens else found
 
 
 def _preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[Preparation]:
