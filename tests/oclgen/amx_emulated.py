@@ -8,6 +8,7 @@ import pytest
 
 from oclgen.families.gemm import gemm_amx
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 
 TILES_IN_C = """
 #define TILE_REGISTERS \\
@@ -71,6 +72,6 @@ def with_tiles(device: Device, monkeypatch: pytest.MonkeyPatch, in_c: bool) -> D
     """Return the device with tiles in C or its own; skip where it has none."""
     if in_c:
         return emulated(device, monkeypatch)
-    if gemm_amx.INSTRUCTION not in device.limits.instructions:
-        pytest.skip(f"{device.name} has no {gemm_amx.INSTRUCTION}")
+    if TILES not in device.limits.instructions:
+        pytest.skip(f"{device.name} has no {TILES}")
     return device

@@ -12,10 +12,11 @@ from oclgen.families.conv import conv_amx_weights
 from oclgen.families.conv.conv_amx_weights import INPUTS, OUTPUTS
 from oclgen.families.conv.correlation import windows
 from oclgen.families.conv.flat_positions import positions_of
-from oclgen.families.gemm.gemm_amx import INSTRUCTION
+from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.plan import Plan
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
@@ -78,6 +79,13 @@ def check(device: Device, problem: ConvProblem, config: conv_amx_weights.Config)
     assert result.error < 4e-3
 
 
+@pytest.mark.parametrize("problem", EVERY_WAY[::5], ids=label)
+def test_fp16(tiled: Device, problem: ConvProblem) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    check(tiled, replace(problem, dtype="fp16"), conv_amx_weights.DEFAULT)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_parameter_changes_the_text(layout: Any) -> None:
     problem, base = replace(LAYER, layout=layout), conv_amx_weights.DEFAULT
@@ -104,7 +112,7 @@ def test_refusals_name_the_numbers(changes: dict[str, Any], words: tuple[str, ..
 
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
-    assert INSTRUCTION in (conv_amx_weights.DEFAULT.why_not(LAYER, Limits()) or "")
+    assert TILES in (conv_amx_weights.DEFAULT.why_not(LAYER, Limits()) or "")
     assert not conv_amx_weights.serves(replace(LAYER, dtype="fp16"))
     assert not conv_amx_weights.serves(replace(LAYER, direction="fwd"))
     assert not conv_amx_weights.serves(replace(LAYER, groups=64))

@@ -32,7 +32,6 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_amx"
 
-INSTRUCTION = TILES
 PRODUCTS = {"bf16": TILES, "fp16": HALF_TILES}
 """The instruction by dtype. That of bf16 rounds to nearest even as `vdpbf16ps` does, and takes
 denormals for zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
