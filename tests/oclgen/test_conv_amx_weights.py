@@ -113,7 +113,7 @@ def test_refusals_name_the_numbers(changes: dict[str, Any], words: tuple[str, ..
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
     assert TILES in (conv_amx_weights.DEFAULT.why_not(LAYER, Limits()) or "")
-    assert not conv_amx_weights.serves(replace(LAYER, dtype="fp16"))
+    assert not conv_amx_weights.serves(replace(LAYER, dtype="fp32"))
     assert not conv_amx_weights.serves(replace(LAYER, direction="fwd"))
     assert not conv_amx_weights.serves(replace(LAYER, groups=64))
     assert conv_amx_weights.guesses(LAYER, Limits()) == []
