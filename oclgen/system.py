@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,22 @@ LOWEST = 19
 """Added to the priority's number of a process that leaves the cores to others."""
 NEW_GROUP, BELOW_ALL, MAY_WAIT, FOR_EVER = 0x200, 0x40, 0x100000, 0xFFFFFFFF
 """Windows' CREATE_NEW_PROCESS_GROUP, IDLE_PRIORITY_CLASS, SYNCHRONIZE and INFINITE."""
+
+ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
+"""Linux' system call of x86-64, its ARCH_REQ_XCOMP_PERM, and the state of AMX's tile registers."""
+
+
+@cache
+def allows_tiles() -> bool:
+    """Ask the kernel for AMX's tile registers, and say whether this process may use them.
+
+    Linux hands out their 8 KiB of state on request alone (Documentation/arch/x86/xstate.rst); a
+    process without it gets SIGILL. Threads and forked children have what their process was given.
+    """
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        return False
+    refused: int = ctypes.CDLL(None).syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA)
+    return refused == 0
 
 
 def apart() -> dict[str, Any]:

@@ -99,6 +99,11 @@ class Health:
     devices: tuple[DeviceHealth, ...] = ()
     problem: str | None = None
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the runtime or one of its devices does not work as it should."""
+        return any((self.problem, *(d.problem or d.fault for d in self.devices)))
+
 
 def check(library: str, timeout_s: float = TIMEOUT_S, fresh: bool = False) -> Health:
     """Return the health of a runtime, from memory where it was asked for before.
@@ -151,8 +156,7 @@ def _remembered(target: Path) -> Health | None:
         health = _from_json(json.loads(target.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    broken = health.problem or any(device.problem or device.fault for device in health.devices)
-    return health if age < (BROKEN_FOR_S if broken else HEALTHY_FOR_S) else None
+    return health if age < (BROKEN_FOR_S if health.is_troubled else HEALTHY_FOR_S) else None
 
 
 def _from_json(values: dict[str, Any]) -> Health:
@@ -215,6 +219,7 @@ def _examine(library: str, instruction: str) -> Health:
     problem = loader.load(library)
     if problem:
         return Health(problem=problem)
+    system.allows_tiles()
     folder = loader.offer([library])
     import pyopencl as cl
 

@@ -2,9 +2,9 @@
 Asks whether a processor has AVX512-BF16, and its compiler a way to it: one work-item multiplies pairs
 of ones, and rounds the sums.
 
-dot         DOT_PAIRS, NEAREST_BF16
+instruction     DOT_PAIRS, NEAREST_BF16
 </%doc>
-${dot}
+${instruction}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void probe_vdpbf16ps(__global const ushort *ones, const long offset, __global float *out, const long offset_out)
 {

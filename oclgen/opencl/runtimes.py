@@ -19,7 +19,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from oclgen import system
-from oclgen.opencl import health, loader
+from oclgen.opencl import health, loader, probe
 from oclgen.opencl.health import DeviceHealth, Health
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -27,6 +27,11 @@ PACKAGED = {"intel-opencl-rt": ("libintelocl.so", "intelocl64.dll")}
 """Runtimes from PyPI: distribution and the library in it, on Linux and on Windows."""
 CHOICE = "OCLGEN_RUNTIMES"
 """Environment variable: use only runtimes whose library contains one of these parts (commas)."""
+TARGET, NEWEST_XEON = "CL_CONFIG_CPU_TARGET_ARCH", "sapphirerapids"
+"""Environment variable that tells Intel's runtime for which processor it compiles, and the first of
+Intel's with all of `XEON_FLAGS`. The runtime takes newer ones that it does not know for Skylake,
+and ends the process that asks its compiler for `vdpbf16ps`."""
+XEON_FLAGS = frozenset(("amx_bf16", "avx512_bf16", "avx512_fp16"))
 FAULTY = "OCLGEN_FAULTY"
 """Environment variable: `1` uses devices that compute wrong in a way that is known, as tests do."""
 
@@ -117,11 +122,24 @@ def prepare() -> tuple[Runtime, ...]:
     if sys.platform == "darwin":
         return ()
     _keep_workers_apart()
-    runtimes = examine()
+    system.allows_tiles()
+    runtimes = _examine_named()
     for runtime in runtimes:
         if runtime.usable:
             loader.preload(runtime.library)
     loader.offer([r.library for r in runtimes if r.usable])
+    return runtimes
+
+
+def _examine_named() -> tuple[Runtime, ...]:
+    """Return every runtime; Intel's compiles for the processor that is there, if it can."""
+    if TARGET in os.environ or not XEON_FLAGS.issubset(health.processor().split()):
+        return examine()
+    os.environ[TARGET] = NEWEST_XEON
+    runtimes = examine()
+    if any("intelocl" in r.library and r.health.is_troubled for r in runtimes):
+        del os.environ[TARGET]
+        return examine()
     return runtimes
 
 
@@ -163,9 +181,13 @@ def faulty_allowed() -> bool:
 
 
 def instructions(platform_version: str, device: str) -> frozenset[str]:
-    """Return the instructions of `oclgen.opencl.probe.FATAL` that a device has shown."""
+    """Return the instructions of `oclgen.opencl.probe.FATAL` that a device has shown.
+
+    A child has shown them; tiles are among them only where this process may use them, too.
+    """
     found = _health_of(platform_version, device)
-    return frozenset(name for health in found for name in health.instructions)
+    refused = frozenset() if system.allows_tiles() else frozenset(probe.TILE_PRODUCTS)
+    return frozenset(name for health in found for name in health.instructions) - refused
 
 
 def _health_of(platform_version: str, device: str) -> list[DeviceHealth]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.families.gemm import (
+    gemm_amx,
     gemm_async,
     gemm_columns,
     gemm_dot,
@@ -151,6 +152,16 @@ GATHERED = (
 )
 """Products whose rows of C are not aligned."""
 
+AMX = gemm_amx.DEFAULT
+AMXES = (
+    AMX,
+    replace(AMX, item_m=32, pack_rows=False, blocks=2),
+    replace(AMX, item_m=16, item_n=48, order="n", split_k=2),
+    replace(AMX, item_m=48, item_n=16, blocks=3),
+    replace(AMX, item_m=32, item_n=16, swap=True),
+    replace(AMX, item_m=16, item_n=32, swap=True, pack_rows=False, blocks=2, order="n"),
+    replace(AMX, item_m=16, item_n=16, swap=True, split_k=2),
+)
 PAIRS = gemm_pairs.Config(
     item_m=6, item_n=16, loop_m=1, order="m", pack_a=False, pack_b=False, split_k=1
 )

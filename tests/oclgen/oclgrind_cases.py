@@ -19,13 +19,13 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_mma
-from oclgen.families.gemm import gemm_fragments, gemm_mma, gemm_pairs
+from oclgen.families.gemm import gemm_amx, gemm_fragments, gemm_mma, gemm_pairs
 from oclgen.families.packed import packed_lanes, packed_mma
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl import fragments
 from oclgen.opencl.device import Device, select
-from oclgen.opencl.probe import ANSWERS
+from oclgen.opencl.probe import ANSWERS, FATAL
 from oclgen.plan import Plan
 from oclgen.problem import (
     AttentionProblem,
@@ -38,6 +38,7 @@ from oclgen.problem import (
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
+from tests.oclgen.amx_emulated import tiles_in_c
 from tests.oclgen.attention_cases import MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
@@ -275,9 +276,9 @@ def run_family(device: Device, name: str) -> int:
     wanted, cases = family.TRAITS.instructions, CASES.get(name, ())[::EVERY_CASE]
     if cases and wanted & UNITS:
         return run_emulated(device, name)
-    # what stands for the instructions in OpenCL C: `DOT_PAIRS` for one, `in_plain_c` for another
-    gemm_pairs.dot = lambda: DOT_PAIRS
-    in_c = wanted & {"cp_async", gemm_pairs.INSTRUCTION}
+    # what stands for the instructions in OpenCL C: two here, `in_plain_c` for another
+    gemm_pairs.dot, gemm_amx.tiles = lambda: DOT_PAIRS, tiles_in_c
+    in_c = wanted & {"cp_async", *FATAL}
     device.limits = replace(device.limits, instructions=frozenset(in_c))
     packing_alone = family.TRAITS.packing is not None and not cases
     for problem in problems(family):

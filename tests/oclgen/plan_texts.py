@@ -31,6 +31,7 @@ from oclgen.families.gemm import gemm_fragments, gemm_register
 from oclgen.keys import parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.fragments import UNITS
+from oclgen.opencl.probe import FATAL
 from oclgen.opencl.sub_groups import SUB_GROUPS
 from oclgen.problem import (
     DIRECTIONS,
@@ -53,7 +54,7 @@ Key = tuple[str, str, str]
 DEVICES = (
     Limits(
         "cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**33, compute_units=8, native_float_width=16,
-        instructions=frozenset({"vdpbf16ps"}),
+        instructions=frozenset(FATAL),
     ),
     Limits(
         "gpu", 227 * KIB, 1024, (1024, 1024, 64), 2**34, 2**36, compute_units=132,

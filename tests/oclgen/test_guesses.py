@@ -17,6 +17,7 @@ from oclgen.families.conv.conv_register import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
 from oclgen.limits import KIB, Limits
+from oclgen.opencl.probe import FATAL
 from oclgen.plan import ceil_div
 from oclgen.problem import (
     DIRECTIONS,
@@ -32,7 +33,7 @@ from tests.guessed import is_for_pairs, valid_guesses
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
 
 CPU = Limits(
-    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 16, 16, instructions=frozenset({"vdpbf16ps"})
+    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 16, 16, instructions=frozenset(FATAL)
 )
 GPU = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -40,18 +41,17 @@ GPU = Limits(
 )  # fmt: skip
 PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
-FOR_CPUS = {
-    "gemm_register", "gemm_pairs", "gemm_dot", "conv_register", "conv_register_weights",
-    "conv_pairs", "conv_pairs_weights", "depthwise", "depthwise_weights", "winograd_blocked",
-    "winograd_staged", "conv_as_gemm_register", "conv_as_gemm_pairs", "attention_lanes",
-    "attention_rows", "packed_rows", "packed_lanes", "packed_gemm", "gemm_int8",
-}  # fmt: skip
-"""Families that guess for CPUs."""
 CPUS_ALONE = {
-    "gemm_pairs", "conv_register", "conv_register_weights", "conv_pairs", "conv_pairs_weights",
-    "winograd_blocked", "conv_as_gemm_pairs", "attention_lanes", "attention_rows", "packed_lanes",
+    "gemm_pairs", "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs",
+    "conv_pairs_weights", "conv_amx", "conv_amx_weights", "winograd_blocked", "conv_as_gemm_pairs",
+    "conv_as_gemm_amx", "attention_lanes", "attention_rows", "packed_lanes",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
+FOR_CPUS = CPUS_ALONE | {
+    "gemm_register", "gemm_dot", "gemm_int8", "depthwise", "depthwise_weights", "winograd_staged",
+    "conv_as_gemm_register", "packed_rows", "packed_gemm",
+}  # fmt: skip
+"""Families that guess for CPUs."""
 CONVS = (
     ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1),
     ConvProblem(8, 3, 224, 224, 64, 7, 7, 2, 2, 3, 3),

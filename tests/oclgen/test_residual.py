@@ -15,6 +15,7 @@ from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import FATAL
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, ProblemError
 from oclgen.variant import Variant
@@ -25,7 +26,7 @@ from tuned_db.choosing.nearest import SMALL, distance, kind_of
 
 EVERYTHING = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
-    instructions=frozenset({"cp_async", "mma", "wgmma", "tma", "vdpbf16ps"}),
+    instructions=frozenset({"cp_async", "mma", "wgmma", "tma", *FATAL}),
 )  # fmt: skip
 A_CPU = replace(EVERYTHING, kind="cpu")
 PRODUCTS = (
@@ -60,10 +61,16 @@ OF_PRODUCTS: dict[str, tuple[Any, ...]] = {
     "gemm_async": (*gemm_cases.ASYNCS, gemm_cases.STREAM),
     "gemm_mma": gemm_cases.MMAS,
     "gemm_pairs": gemm_cases.PAIRSES,
+    "gemm_amx": gemm_cases.AMXES,
 }
-OTHER_DTYPES = {"gemm_mma": gemm_mma.DTYPES_SERVED, "gemm_pairs": ("bf16",) * len(PRODUCTS)}
+BF16 = ("bf16",) * len(PRODUCTS)
+OTHER_DTYPES = {
+    "gemm_mma": gemm_mma.DTYPES_SERVED,
+    **dict.fromkeys(("gemm_pairs", "gemm_amx"), BF16),
+}
 """Of each of `PRODUCTS`, where a family does not serve fp32."""
 OF_CONVS: dict[str, tuple[dict[str, Any], ...]] = {
+    "conv_amx": ({"strips": 2, "vecs": 2}, {"vecs": 3, "loop_m": 2}),
     "conv_async": ({"tile_m": 32, "tile_n": 48, "local_n": 12, "warp_m": 8, "split_k": 2},),
     "conv_mma": (
         {"tile_k": 16, "stages": 3, "split_k": 2},
@@ -88,7 +95,8 @@ def computes(device: Device, family: str) -> bool:
     """Say whether the device computes what the family does, units emulated and copies in C."""
     if "async" in family and "cp_async" not in device.limits.instructions:
         return "Portable" not in device.info.runtime  # PoCL 3.1 computes it wrong
-    return "pairs" not in family or "vdpbf16ps" in device.limits.instructions
+    asked = FAMILIES[family].TRAITS.instructions
+    return not asked & set(FATAL) or asked <= device.limits.instructions
 
 
 def check(device: Device, problem: Problem, variant: Variant) -> None:

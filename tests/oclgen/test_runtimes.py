@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oclgen import system
 from oclgen.opencl import health, probe, runtimes
 from oclgen.opencl.device import Device
 from oclgen.opencl.health import DeviceHealth, Health
@@ -264,7 +265,7 @@ def test_loops_that_end_after_65535_rounds_are_found(
     [
         (Health(problem="it crashed its process (SIGILL)"), ()),
         (Health((DeviceHealth("P", "OpenCL 3.0 P", "one", "1", "wrong results", True),)), ()),
-        (Health((DeviceHealth("P", "OpenCL 3.0 P", "one", "1", None, True),)), ("vdpbf16ps",)),
+        (Health((DeviceHealth("P", "OpenCL 3.0 P", "one", "1", None, True),)), probe.FATAL),
     ],
 )
 def test_an_instruction_that_kills_costs_a_child_and_no_device(
@@ -277,6 +278,7 @@ def test_an_instruction_that_kills_costs_a_child_and_no_device(
         return answer if instruction else Health((cpu, gpu))
 
     monkeypatch.setattr(health, "_ask_child", child)
+    monkeypatch.setattr(system, "allows_tiles", lambda: True)
     verdict = health.check("libcpu.so")
     assert verdict.devices == (replace(cpu, instructions=shown), gpu)
     monkeypatch.setattr(runtimes, "prepare", lambda: (runtimes.Runtime("lib", "", verdict),))
@@ -310,6 +312,34 @@ def test_threads_are_bound_where_all_cores_are_ours(
     runtimes.prepare()
     assert os.environ.get("POCL_AFFINITY") == asked
     runtimes.prepare.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("flags", "given", "healthy", "asked"),
+    [
+        (" ".join(sorted(runtimes.XEON_FLAGS)), None, True, runtimes.NEWEST_XEON),
+        (" ".join(sorted(runtimes.XEON_FLAGS)), None, False, None),
+        (" ".join(sorted(runtimes.XEON_FLAGS)), "core-avx2", True, "core-avx2"),
+        ("avx512_bf16 avx2", None, True, None),
+    ],
+)
+def test_intels_runtime_is_told_the_processor_that_it_takes_for_an_older_one(
+    monkeypatch: pytest.MonkeyPatch, flags: str, given: str | None, healthy: bool, asked: str | None
+) -> None:
+    def examine() -> tuple[runtimes.Runtime, ...]:
+        fails = not healthy and runtimes.TARGET in os.environ
+        return (
+            runtimes.Runtime("libintelocl.so", "", Health(problem="it fails" if fails else None)),
+        )
+
+    monkeypatch.setenv(runtimes.TARGET, given or "")
+    if given is None:
+        monkeypatch.delenv(runtimes.TARGET)
+    monkeypatch.setattr(health, "processor", lambda: f"flags : fpu {flags}")
+    monkeypatch.setattr(runtimes, "examine", examine)
+    (found,) = runtimes._examine_named()
+    assert found.usable
+    assert os.environ.get(runtimes.TARGET) == asked
 
 
 def test_without_any_runtime_there_are_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,22 +20,24 @@ bias, residual      add bias[channel], and what lies as the output does
 in_pixels           channels of a pixel of the output are neighbours, else pixels of a plane
 pairs               None, or how `conv_pairs` has it: depths are pairs of bf16, the words whose
                     halves its instruction multiplies and adds
+widened             images are fp32 whatever the storage type of the output is
 store_step          distance of neighbouring results in the output
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
 </%doc>
 <%!
     from itertools import product
     from oclgen.families.conv.conv_register_text import sums
-    from oclgen.families.parts.expressions import branch, chunks, lanes_of, load, store_result
+    from oclgen.families.parts.expressions import branch, load
     from oclgen.render import vector
 %>\
+<%namespace name="planes" file="store_planes.cl.mako"/>\
 <%
     vf = vector(vec)
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
     read_pixels = pairs.of_pixels if pairs else in_pixels
     packed_by_pixel = bool(pairs) or in_pixels
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
-    read = "PAIR" if pairs else "LOAD1"
+    read = "PAIR" if pairs else "*" if widened else "LOAD1"
 %>\
 ${preamble}
 ${activation}
@@ -63,34 +65,7 @@ ${pairs.dot}
 ${own}
 
 % for count in () if in_pixels else counts:
-// Stores ${count} results of up to ${vec} channels, which come as rows of lanes.
-void store${count}(
-    ${vf} rows[${vec}], __global elem_t *out,
-% if bias:
-    __global const elem_t *bias,
-% endif
-% if residual:
-    __global const elem_t *residual,
-% endif
-    int channels)
-{
-    transpose(rows);
-    for (int i = 0; i < min(channels, ${vec}); ++i) {
-        const ${vf} value = ${"" if residual else "ACT"}(rows[i]${" + LOAD1(bias + i)" if bias else ""});
-% if store_step == 1:
-% for start, width in chunks(count, vec):
-<% some = lanes_of("value", vec, start, width) %>\
-        ${store_result(width, some, f"out + i * WRITTEN_PLANE + {start}", residual)}
-% endfor
-% else:
-% for x in range(count):
-<% place = f"out + i * WRITTEN_PLANE + {x * store_step}" %>\
-        ${store_result(1, lanes_of("value", vec, x, 1), place, residual)}
-% endfor
-% endif
-    }
-}
-
+${planes.store(count)}\
 % endfor
 <%def name="tap(positions, j, indent)">\
 ${indent}const int wt = (c * PACKED_IN + i * PACKED_H + ${j} * PACKED_W) * BLOCK;
@@ -190,7 +165,7 @@ ${tap(run.reached, "j", " " * 20)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
-    __global const elem_t *restrict ${"read" if pairs else "in"}, const long offset_in,
+    __global const ${"float" if widened else "elem_t"} *restrict ${"read" if pairs else "in"}, const long offset_in,
     __global const ${word} *restrict weights, const long offset_weights,
 ${term_parameters}\
     __global elem_t *restrict out, const long offset_out)

@@ -1,0 +1,183 @@
+<%doc>
+Correlation in bf16 or fp16 in the tile registers of AMX: a row of a tile is a pixel, a column a channel of
+the result.
+
+Images come as pixels whose summed channels are neighbours, with zeros around them where taps reach
+beyond; weights as pairs of these channels, [groups][blocks][taps][pairs][block]. A step multiplies
+RESULTS pixels of a row of results, 32 channels of one tap each, with 16 channels of the result.
+Where 32 does not divide the channels, the last ones of all taps follow with narrower tiles.
+
+activation          epilogue, with bias and residual
+sizes               names and values of the correlation's sizes
+strips              tiles of pixels per work-item
+vecs                tiles of channels per work-item
+loop_m              groups of `strips` that a work-item computes one after the other
+channels_fastest    neighbouring work-items differ in channels, else in positions
+in_pixels           channels of a pixel of the output are neighbours, else pixels of a plane
+counts              pixels of a tile that are stored: of all tiles but a row's last, and of that one
+store_step          distance of neighbouring results in the output
+steps, rest         whole steps of 32 channels of a tap, and channels of the narrower one
+own                 text of the function that stores: transpose (planes), store_channels (pixels)
+preamble, tiles     LOAD and STORE; the tile registers
+</%doc>
+<%namespace name="planes" file="store_planes.cl.mako"/>\
+<%
+    block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
+    rows, columns = range(strips), range(vecs)
+    first_a, first_b = strips * vecs, strips * vecs + strips
+    places = [(i, j, i * vecs + j) for i in rows for j in columns]
+    block = 16 * vecs
+%>\
+${preamble}
+${tiles}
+${activation}
+
+% for name, value in sizes.items():
+#define ${name} ${value}
+% endfor
+#define BLOCKS ((CHANNELS + ${block - 1}) / ${block})
+#define TILES (IMAGES * RESULTS_H * COLUMNS)
+#define WRITTEN_PLANE (WRITTEN_H * WRITTEN_W)
+#define WRITTEN_IMAGE (GROUPS * CHANNELS * WRITTEN_PLANE)
+#define WRITTEN_PIXEL ${"(GROUPS * CHANNELS)" if in_pixels else 1}
+
+${own}
+
+% for count in () if in_pixels else sorted(set(counts)):
+${planes.store(count)}\
+% endfor
+<%def name="each_sum(call)">\
+% for i, j, t in places:
+        ${call}(${t}, sums + ${16 * (16 * i * vecs + j)}, ${4 * block});
+% endfor
+</%def>\
+<%def name="taps(count)">\
+        for (int ty = 0; ty < TAPS_H; ++ty) {
+            for (int tx = 0; tx < TAPS_W; ++tx) {
+                const int at = (ty * TAP_STEP_H * READ_W + tx * TAP_STEP_W) * PIXEL${f" + {32 * steps}" if not count else ""};
+                const int tap = (KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W;
+                __global const ushort *w = (__global const ushort *)weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
+                for (int step = 0; step < ${count or 1}; ++step) {
+% for j in columns:
+                    TILE_LOAD(${first_b + j}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
+% endfor
+% for i in rows:
+                    TILE_LOAD(${first_a + i}, in${i} + at + step * 32, 2 * STEP_W * PIXEL);
+% for j in columns:
+                    TILE_DOT(${i * vecs + j}, ${first_a + i}, ${first_b + j});
+% endfor
+% endfor
+                }
+            }
+        }
+</%def>\
+<%def name="stored(i, j, count)">\
+% if in_pixels:
+            for (int x = 0; x < ${count}; ++x) {
+                __global elem_t *result = to + x * (${store_step} * WRITTEN_PIXEL);
+                store_channels(
+                    vload16(0, sums + ${256 * i * vecs + 16 * j} + x * ${block}), result,
+% if bias:
+                    bias + ${16 * j},
+% endif
+% if residual:
+                    RESIDUAL(result),
+% endif
+                    CHANNELS - channel - ${16 * j});
+            }
+% else:
+            {
+                float16 rows[16];
+                for (int x = 0; x < ${count}; ++x) {
+                    rows[x] = vload16(0, sums + ${256 * i * vecs + 16 * j} + x * ${block});
+                }
+                store${count}(
+                    rows, to,
+% if bias:
+                    bias + ${16 * j},
+% endif
+% if residual:
+                    RESIDUAL(to),
+% endif
+                    CHANNELS - channel - ${16 * j});
+            }
+% endif
+</%def>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void conv_amx(
+    __global const elem_t *restrict in, const long offset_in,
+    __global const elem_t *restrict weights, const long offset_weights,
+${term_parameters}\
+    __global elem_t *restrict out, const long offset_out)
+{
+    const int block = get_global_id(${block_dim});
+    const int group = block / BLOCKS;
+    const int channel = block % BLOCKS * ${block};
+    const int first = (int)get_global_id(${position_dim}) * ${loop_m};
+
+    in += offset_in + group * READ_GROUP + ((ORIGIN_H + PAD_H) * READ_W + ORIGIN_W + PAD_W) * PIXEL;
+    weights += offset_weights + (long)block * (TAPS * WORDS * ${2 * block});
+% if bias:
+    bias += offset_bias + group * CHANNELS + channel;
+% endif
+    out += offset_out + (group * CHANNELS + channel)${"" if in_pixels else " * WRITTEN_PLANE"}
+        + (FIRST_H * WRITTEN_W + FIRST_W) * WRITTEN_PIXEL;
+% if residual:
+    residual += offset_residual + (group * CHANNELS + channel)${"" if in_pixels else " * WRITTEN_PLANE"}
+        + (FIRST_H * WRITTEN_W + FIRST_W) * WRITTEN_PIXEL;
+% endif
+
+    TILE_REGISTERS;
+    float sums[${256 * strips * vecs}];
+% if steps and not rest:
+    SET_TILES(RESULTS, 64, ${first_a}, ${first_b});
+% endif
+    for (int next = first; next < first + ${loop_m} && next * ${strips} < TILES; ++next) {
+% for i in rows:
+<% tile = f"min(next * {strips} + {i}, TILES - 1)" if i else f"next * {strips}" %>\
+        const int tile${i} = ${tile}, column${i} = tile${i} % COLUMNS, row${i} = tile${i} / COLUMNS % RESULTS_H;
+        const long image${i} = tile${i} / (COLUMNS * RESULTS_H);
+        __global const ushort *in${i} = (__global const ushort *)in + image${i} * READ_IMAGE
+            + (row${i} * STEP_H * READ_W + column${i} * (RESULTS * STEP_W)) * PIXEL;
+% endfor
+% if steps:
+% if rest:
+        SET_TILES(RESULTS, 64, ${first_a}, ${first_b});
+% else:
+% for _, _, t in places:
+        TILE_ZERO(${t});
+% endfor
+% endif
+${taps(steps)}\
+% endif
+% if rest:
+% if steps:
+        // other sizes of the registers clear them: the sums pass through memory
+${each_sum("TILE_STORE")}\
+% endif
+        SET_TILES(RESULTS, ${2 * rest}, ${first_a}, ${first_b});
+% if steps:
+${each_sum("TILE_LOAD")}\
+% endif
+${taps(0)}\
+% endif
+${each_sum("TILE_STORE")}\
+% for i, j, _ in places:
+        if (${f"next * {strips} + {i} < TILES && " if i else ""}channel + ${16 * j} < CHANNELS) {
+            __global elem_t *to = out + image${i} * WRITTEN_IMAGE
+                + (row${i} * (STORE_STEP_H * WRITTEN_W) + column${i} * (RESULTS * ${store_step})) * WRITTEN_PIXEL
+                + ${16 * j}${"" if in_pixels else " * WRITTEN_PLANE"};
+% if counts[0] == counts[1]:
+${stored(i, j, counts[0])}\
+% else:
+            if (column${i} < COLUMNS - 1) {
+${stored(i, j, counts[0])}\
+            } else {
+${stored(i, j, counts[1])}\
+            }
+% endif
+        }
+% endfor
+    }
+    TILES_DONE;
+}

@@ -1,0 +1,318 @@
+"""Convolution in 16 bits on processors with AMX, forward and backward-data.
+
+A tile of A is pixels of a row of results, a tile of B channels of the result. What a tap reads of
+neighbouring pixels lies in memory at one distance, so that no patches are made: tiles are loaded
+from the image, which comes with zeros around it where taps reach beyond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeGuard
+
+from oclgen.families.conv.conv_register import largest, parts_of
+from oclgen.families.conv.correlation import Axis, Correlation, operands
+from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SHAPES, SIDE, STEP
+from oclgen.families.parts.epilogue import epilogue, store_channels, terms
+from oclgen.families.parts.lane_packing import pack_weights, transpose_text
+from oclgen.families.parts.packing import PACKED, Packing, sizes_of
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Item, Parts
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
+from oclgen.render import dtype_preamble, render
+
+NAME = "conv_amx"
+
+IMAGES = "packed_images"
+"""Role of the workspace of images with zeros around them."""
+PAIR, ITEM_BYTES = 2, 2
+ROW_BYTES = 32768
+"""Bytes of packed rows of a work-item, which stay in the nearest cache while it fills them."""
+GROUPS_PER_UNIT = 8
+"""Work-items that a core wants to share the work evenly."""
+MOST_LOOPS = 16
+LEAST_CHANNELS = 2
+"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or
+31 of 32 steps of a tile empty, and vectors take less time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    strips: Item
+    vecs: Item
+    loop_m: Parts
+    channels_fastest: bool
+
+    @property
+    def block(self) -> int:
+        """Channels of the result per work-item."""
+        return SIDE * self.vecs
+
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        if reason := limits.why_no(PRODUCTS[problem.dtype]):
+            return reason
+        if (needed := self.strips * self.vecs + self.strips + self.vecs) > REGISTERS:
+            return (
+                f"strips={self.strips} vecs={self.vecs} needs {needed} tiles of sums and operands; "
+                f"a processor has {REGISTERS}"
+            )
+        return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(problem, self)))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
+        part = largest(problem)
+        used = covered(
+            (part.channels, self.block),
+            (_tiles(part), self.strips),
+            (_runs(part, _in_place(problem)).length, STEP),
+        )
+        return outer_product(SIDE, self.vecs, self.strips, used)
+
+
+DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)
+TRAITS = Traits(rank=160, instructions=frozenset(PRODUCTS.values()), rate=16)
+
+
+class Halo(NamedTuple):
+    """An axis of the packed image: zeros before what is read, and elements in all."""
+
+    pad: int
+    size: int
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
+        return False
+    channels = min(problem.in_channels, problem.out_channels) // problem.groups
+    return problem.dtype in PRODUCTS and channels >= LEAST_CHANNELS
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if PRODUCTS[problem.dtype] not in limits.instructions:
+        return []
+    part = parts_of(problem)[0]
+    shapes = [shape for shape in SHAPES if SIDE * (shape[1] - 1) < part.channels]
+    return [
+        Config(strips, vecs, _loop(problem, limits, strips, vecs), True) for strips, vecs in shapes
+    ]
+
+
+def _loop(problem: ConvProblem, limits: Limits, strips: int, vecs: int) -> int:
+    """Return how many groups of tiles a work-item computes, so that cores share them evenly."""
+    part = parts_of(problem)[0]
+    blocks = part.groups * ceil_div(part.channels, SIDE * vecs)
+    items = blocks * ceil_div(_tiles(part), strips)
+    wanted = items // (GROUPS_PER_UNIT * limits.compute_units)
+    return max(1, min(MOST_LOOPS, 1 << max(wanted.bit_length() - 1, 0)))
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return launches that pack weights and, where needed, images, and one per correlation."""
+    weights, *images = packed = _packings(problem, config)
+    part = parts_of(problem)[0]
+    packs = (
+        pack_weights(problem, weights, part.channels, part.depth, SIDE, pairs=True),
+        *(_pack_images(problem) for _ in images),
+    )
+    launches = (_correlate(problem, config, one, weights) for one in parts_of(problem))
+    return Plan((*packs, *launches), sizes_of(packed))
+
+
+def _packings(problem: ConvProblem, config: Config) -> list[Packing]:
+    """Return how the weights are packed and, unless they are read as they lie, the images."""
+    part = parts_of(problem)[0]
+    taps = problem.kernel_h * problem.kernel_w
+    weights = Packing(
+        PACKED, buffer("w"), problem.dtype, True, part.groups, part.channels,
+        ceil_div(part.depth, PAIR) * taps, config.block,
+    )  # fmt: skip
+    if _in_place(problem):
+        return [weights]
+    rows, cols = _halos(problem)
+    read = buffer(operands(problem)[1])
+    # the last tile of a row reads on past it: of the last row, into pixels that are no image's
+    pixels = part.batch * part.groups * rows.size * cols.size + SIDE * _widest_step(problem)
+    images = Packing(
+        IMAGES, read, problem.dtype, True, 1, pixels, _pixel(part), 1, elem_bytes=ITEM_BYTES
+    )
+    return [weights, images]
+
+
+def _in_place(problem: ConvProblem) -> bool:
+    """Whether tiles are read from the image as it lies: no tile reaches beyond it."""
+    return (
+        problem.layout == "nhwc"
+        and parts_of(problem)[0].depth % PAIR == 0
+        and all(
+            part.inside and part.cols.results % _results(part.cols) == 0
+            for part in parts_of(problem)
+        )
+    )
+
+
+def _pixel(part: Correlation) -> int:
+    """Return the items of a packed pixel: whole pairs of channels."""
+    return round_up(part.depth, PAIR)
+
+
+def _widest_step(problem: ConvProblem) -> int:
+    return max(part.cols.step for part in parts_of(problem))
+
+
+@lru_cache(maxsize=64)
+def _halos(problem: ConvProblem) -> tuple[Halo, Halo]:
+    """Return the axes of packed images, which serve all correlations of a problem."""
+    parts = parts_of(problem)
+    return _halo([part.rows for part in parts]), _halo([part.cols for part in parts])
+
+
+def _halo(axes: list[Axis]) -> Halo:
+    lowest, highest = 0, axes[0].read - 1
+    for axis in axes:
+        reach = (max(axis.taps, 1) - 1) * axis.tap_step
+        lowest = min(lowest, axis.origin + min(reach, 0))
+        highest = max(highest, (axis.results - 1) * axis.step + axis.origin + max(reach, 0))
+    return Halo(-lowest, highest + 1 - lowest)
+
+
+def _columns(cols: Axis) -> int:
+    """Return the tiles of a row of results."""
+    return ceil_div(cols.results, SIDE)
+
+
+def _results(cols: Axis) -> int:
+    """Return the results of a tile: tiles share a row evenly, and rows of a tile cost time."""
+    return ceil_div(cols.results, _columns(cols))
+
+
+class Runs(NamedTuple):
+    """Items that are summed up one behind the other, in the image and in the packed weights.
+
+    Attributes:
+        taps_w: runs in a row of taps.
+        length: items of a run.
+    """
+
+    taps_w: int
+    length: int
+
+
+def _runs(part: Correlation, in_place: bool) -> Runs:
+    """Return the channels of a tap, or those of a row of taps where fewer tiles hold these."""
+    pixel, taps = _pixel(part), part.cols.taps
+    joined = part.cols.tap_step == part.cols.kernel_step == 1 and not (in_place and part.groups > 1)
+    if joined and ceil_div(taps * pixel, STEP) < taps * ceil_div(pixel, STEP):
+        return Runs(1, taps * pixel)
+    return Runs(taps, pixel)
+
+
+def _tiles(part: Correlation) -> int:
+    return part.batch * part.rows.results * _columns(part.cols)
+
+
+def _pack_images(problem: ConvProblem) -> Launch:
+    part = parts_of(problem)[0]
+    rows, cols = _halos(problem)
+    at_once = max(ceil_div(ROW_BYTES, ITEM_BYTES * cols.size * _pixel(part)), 1)
+    sizes = {
+        "GROUPS": part.groups, "DEPTH": part.depth, "PIXEL": _pixel(part), "ROWS": at_once,
+        "HEIGHT": part.rows.read, "WIDTH": part.cols.read, "PAD_H": rows.pad, "PAD_W": cols.pad,
+        "PACKED_H": rows.size, "PACKED_W": cols.size,
+    }  # fmt: skip
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_amx_images",
+            sizes=sizes,
+            in_pixels=problem.layout == "nhwc",
+            depth=part.depth,
+            pixel=_pixel(part),
+            whole=part.rows.read * part.cols.read >= SIDE,
+        )
+
+    return Launch(
+        text=text,
+        kernel="conv_amx_images",
+        global_size=(ceil_div(rows.size, at_once), part.batch * part.groups, 1),
+        local_size=(1, 1, 1),
+        args=(*buffer(operands(problem)[1]), *buffer(IMAGES)),
+    )
+
+
+def _correlate(problem: ConvProblem, config: Config, part: Correlation, weights: Packing) -> Launch:
+    read, written = operands(problem)[1:]
+    in_place, in_pixels = _in_place(problem), problem.layout == "nhwc"
+    blocks = part.groups * weights.tiles
+    grid = (blocks, ceil_div(ceil_div(_tiles(part), config.strips), config.loop_m))
+    results, columns = _results(part.cols), _columns(part.cols)
+    runs = _runs(part, in_place)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            tiles=gemm_amx.tiles(problem.dtype),
+            own=store_channels(problem, SIDE) if in_pixels else transpose_text(SIDE),
+            **epilogue(problem, "out"),
+            sizes={**_sizes(problem, part, in_place), "TAPS_W": runs.taps_w},
+            in_pixels=in_pixels,
+            vec=SIDE,
+            counts=(results, part.cols.results - (columns - 1) * results),
+            store_step=part.cols.store_step,
+            steps=runs.length // STEP,
+            rest=runs.length % STEP,
+        )
+
+    return Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
+        local_size=(1, 1, 1),
+        args=(
+            *buffer(read if in_place else IMAGES),
+            *buffer(PACKED),
+            *terms(problem),
+            *buffer(written),
+        ),
+    )
+
+
+def _sizes(problem: ConvProblem, part: Correlation, in_place: bool) -> dict[str, int]:
+    rows, cols = part.rows, part.cols
+    high, wide = (Halo(0, rows.read), Halo(0, cols.read)) if in_place else _halos(problem)
+    plane = high.size * wide.size
+    pixel = part.groups * part.depth if in_place else _pixel(part)
+    return {
+        "GROUPS": part.groups, "CHANNELS": part.channels, "IMAGES": part.batch,
+        "RESULTS_H": rows.results, "RESULTS": _results(cols), "COLUMNS": _columns(cols),
+        "READ_W": wide.size, "PIXEL": pixel, "PAD_H": high.pad, "PAD_W": wide.pad,
+        "READ_GROUP": part.depth if in_place else plane * pixel,
+        "READ_IMAGE": plane * pixel * (1 if in_place else part.groups),
+        "WRITTEN_H": rows.written, "WRITTEN_W": cols.written,
+        "TAPS_H": rows.taps, "STEP_H": rows.step, "STEP_W": cols.step,
+        "TAP_STEP_H": rows.tap_step, "TAP_STEP_W": cols.tap_step,
+        "ORIGIN_H": rows.origin, "ORIGIN_W": cols.origin,
+        "FIRST_H": rows.first, "FIRST_W": cols.first, "STORE_STEP_H": rows.store_step,
+        # weights: words of a tap of a block, and taps
+        "WORDS": ceil_div(part.depth, PAIR), "TAPS": problem.kernel_h * problem.kernel_w,
+        "KERNEL_W": part.kernel_w, "KERNEL_FIRST_H": rows.kernel_first,
+        "KERNEL_FIRST_W": cols.kernel_first, "KERNEL_STEP_H": rows.kernel_step,
+        "KERNEL_STEP_W": cols.kernel_step,
+    }  # fmt: skip

@@ -1,0 +1,267 @@
+"""GEMM in 16 bits on processors with AMX, whose tile registers hold 16 rows of 64 bytes.
+
+It is `gemm_pairs` with tiles in the place of vectors: one instruction multiplies 16 x 32 items by
+32 x 16, 16 times what a vector of pairs does. Products of fp16 need AMX-FP16. Processors without
+these, and other dtypes, stay with the other families.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import TypeGuard
+
+from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_pairs import splits
+from oclgen.families.gemm.gemm_register_text import Results
+from oclgen.families.gemm.gemm_register_tiles import Tile, blocks_of_item
+from oclgen.families.gemm.gemm_tiles import lies_along_k, pack_panels, tiles_of
+from oclgen.families.parts.epilogue import epilogue
+from oclgen.families.parts.lane_packing import transpose_text
+from oclgen.families.parts.packing import Packing, sizes_of
+from oclgen.families.parts.planes import planes_space
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.opencl import probe
+from oclgen.opencl.probe import HALF_TILES, TILES
+from oclgen.parameters import Item, Parts
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.problem import GemmProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
+from oclgen.render import dtype_preamble, render
+
+NAME = "gemm_amx"
+
+PRODUCTS = {"bf16": TILES, "fp16": HALF_TILES}
+"""The instruction by dtype. That of bf16 rounds to nearest even as `vdpbf16ps` does, and takes
+denormals for zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
+SIDE = 16
+"""Rows of a tile, and columns of a tile of sums."""
+STEP = 32
+"""Steps of k of a tile of A."""
+REGISTERS = 8
+PACK_STEPS = 256
+"""Steps of k of 16 rows that a work-item packs: some 8 KiB, which cost more than its start."""
+LEAST_ROWS = 4
+"""Rows from which on tiles are guessed: with fewer, a product reads B once and waits for it."""
+SHAPES = ((2, 2), (1, 3), (1, 2), (1, 1))
+"""Tiles of rows and of columns to guess; a step of 2 x 2 loads one tile for each product, of 1 x 3
+four for three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    item_m: Item
+    item_n: Item
+    blocks: Parts
+    order: str
+    swap: bool
+    pack_rows: bool
+    split_k: Parts
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles per work-item, times 16: rows of A, or columns of B where they swap."""
+        return self.item_n if self.swap else self.item_m
+
+    @property
+    def columns(self) -> int:
+        """Columns of tiles per work-item, times 16."""
+        return self.item_m if self.swap else self.item_n
+
+    def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        return (
+            limits.why_no(PRODUCTS[problem.dtype])
+            or self._shape_conflict(problem)
+            or self._layout_conflict(problem)
+            or parts.empty_slice(problem.k, self.split_k, STEP)
+        )
+
+    def needs(self, problem: GemmProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        spaces = sizes_of(self.packed(problem).values())
+        planes = planes_space(problem, self.split_k)
+        return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
+
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the outer product of a column and a row of tiles: what counts are tiles."""
+        used = covered(
+            (problem.m, self.item_m), (problem.n, self.item_n), (problem.k / self.split_k, STEP)
+        )
+        return outer_product(SIDE, self.columns // SIDE, self.rows // SIDE, used)
+
+    def _shape_conflict(self, problem: GemmProblem) -> str | None:
+        if self.item_m % SIDE or self.item_n % SIDE:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} are no multiples of {SIDE}, the rows "
+                "and columns of a tile"
+            )
+        rows, columns = self.item_m // SIDE, self.item_n // SIDE
+        if (tiles := rows * columns + rows + columns) > REGISTERS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} needs {tiles} tiles of sums and "
+                f"operands; a processor has {REGISTERS}"
+            )
+        if self.rows > max(_extent(problem, self.swap), SIDE):
+            name, size = ("n", problem.n) if self.swap else ("m", problem.m)
+            return f"item_{name}={self.rows} reads whole tiles, and {name}={size} has fewer"
+        if self.order not in ("m", "n"):
+            return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
+        return None
+
+    def _layout_conflict(self, problem: GemmProblem) -> str | None:
+        if self.pack_rows:
+            return None
+        role, _ = _roles(self.swap)
+        if not lies_along_k(problem, role):
+            return f"{role} is not stored along k, and tiles are rows along k; use pack_rows=True"
+        if problem.k % 2:
+            return f"k={problem.k} is odd, the last pair of a row has one item; use pack_rows=True"
+        return None
+
+    def packed(self, problem: GemmProblem) -> dict[str, Packing]:
+        """Return the operands that are packed, by role: one as rows, one as panels of pairs."""
+        left, right = _roles(self.swap)
+        panels = {right: tiles_of(problem, right, self.columns, STEP)}
+        return {left: tiles_of(problem, left, 1, STEP), **panels} if self.pack_rows else panels
+
+
+DEFAULT = Config(item_m=16, item_n=32, blocks=1, order="m", swap=False, pack_rows=True, split_k=1)
+TRAITS = Traits(rank=25, conv_rank=310, instructions=frozenset(PRODUCTS.values()), rate=16)
+
+
+def _roles(swap: bool) -> tuple[str, str]:
+    """Return the roles of the operand whose rows are tiles' rows, and of the other one."""
+    return ("b", "a") if swap else ("a", "b")
+
+
+def _extent(problem: GemmProblem, swap: bool) -> int:
+    return problem.n if swap else problem.m
+
+
+def serves(problem: Problem) -> TypeGuard[GemmProblem]:
+    """Say whether the family can compute the problem at all."""
+    return isinstance(problem, GemmProblem) and problem.dtype in PRODUCTS
+
+
+def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if PRODUCTS[problem.dtype] not in limits.instructions or problem.m < LEAST_ROWS:
+        return []
+    return [
+        _guess(problem, limits, swap, rows, columns, split_k)
+        for swap in sorted((False, True), key=lambda swap: _packed_items(problem, swap))
+        for rows, columns in _shapes(problem, swap)
+        for split_k in sorted({1, splits(problem, limits)[-1]}, reverse=True)
+    ]
+
+
+def _packed_items(problem: GemmProblem, swap: bool) -> int:
+    """Return the items that are read and written once more before the product."""
+    left, right = _roles(swap)
+    rows = prod(problem.buffers[left]) if _must_pack(problem, swap) else 0
+    return rows + prod(problem.buffers[right])
+
+
+def _must_pack(problem: GemmProblem, swap: bool) -> bool:
+    """Return whether rows have to be packed; else they are read faster as they lie."""
+    return not lies_along_k(problem, _roles(swap)[0]) or problem.k % 2 == 1
+
+
+def _shapes(problem: GemmProblem, swap: bool) -> list[tuple[int, int]]:
+    """Return the tiles' rows and columns to guess, none of which is empty."""
+    high, wide = (problem.n, problem.m) if swap else (problem.m, problem.n)
+    return [
+        (rows, columns)
+        for rows, columns in SHAPES
+        if SIDE * rows <= max(high, SIDE) and SIDE * (columns - 1) < wide
+    ]
+
+
+def _guess(
+    problem: GemmProblem,
+    limits: Limits,
+    swap: bool,
+    rows: int,
+    columns: int,
+    split_k: int,
+) -> Config:
+    item_m, item_n = (columns, rows) if swap else (rows, columns)
+    turned = replace(problem, m=problem.n, n=problem.m, bias="none") if swap else problem
+    return Config(
+        item_m=SIDE * item_m, item_n=SIDE * item_n, order="n" if swap else "m", swap=swap,
+        blocks=_blocks_of_item(turned, limits, SIDE * rows, SIDE * columns),
+        pack_rows=_must_pack(problem, swap), split_k=split_k,
+    )  # fmt: skip
+
+
+def _blocks_of_item(problem: GemmProblem, limits: Limits, rows: int, columns: int) -> int:
+    """Return the tiles of a work-item, as `gemm_register` has them: a step takes 32 of k."""
+    steps = replace(problem, k=ceil_div(problem.k, STEP))
+    return blocks_of_item(steps, limits, Tile(rows, columns // SIDE), columns)
+
+
+def plan(problem: GemmProblem, config: Config) -> Plan:
+    """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    packed = config.packed(problem)
+    left, right = _roles(config.swap)
+    packs = [pack_panels(packed[right], pairs=True)]
+    if config.pack_rows:
+        packs.append(_pack_rows(packed[left]))
+    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
+    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
+
+
+def tiles(dtype: str = "bf16") -> str:
+    """Return the macros of the tile registers."""
+    return probe.tiles(PRODUCTS[dtype])
+
+
+def _pack_rows(rows: Packing) -> Launch:
+    """Return the launch that packs an operand as rows along k, filled up with zeros."""
+
+    @LazyText
+    def text() -> str:
+        return render("gemm_pack_rows", name=rows.workspace, steps=PACK_STEPS, along_k=rows.along_k)
+
+    return rows.launch(text, rows=SIDE, steps=PACK_STEPS)
+
+
+def _product(problem: GemmProblem, config: Config) -> Launch:
+    split = config.split_k > 1
+    operands = {role: panels.argument() for role, panels in config.packed(problem).items()}
+    high = _extent(problem, config.swap)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            tiles=tiles(problem.dtype),
+            transpose=transpose_text(SIDE) if config.swap else "",
+            **epilogue(problem, "c", split),
+            text=Results(problem, config),
+            edge_rows=high % config.rows != 0,
+            edge_m=problem.m % config.item_m != 0,
+            edge_n=problem.n % config.item_n != 0,
+            edge_k=not config.pack_rows and problem.k % STEP != 0,
+            shifted=config.swap and high % config.rows != 0 and high >= SIDE,
+        )
+
+    along_m, along_n = ceil_div(problem.m, config.item_m), ceil_div(problem.n, config.item_n)
+    if config.swap:
+        along_n = ceil_div(along_n, config.blocks)
+    else:
+        along_m = ceil_div(along_m, config.blocks)
+    depth = problem.batch * config.split_k
+    return Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(*((along_m, along_n) if config.order == "m" else (along_n, along_m)), depth),
+        local_size=(1, 1, 1),
+        args=parts.product_args(problem, config.split_k, STEP, operands),
+    )

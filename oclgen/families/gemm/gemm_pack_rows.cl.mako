@@ -1,0 +1,63 @@
+<%doc>
+Repacks an operand of a GEMM as rows [batch][rows][k] of 16-bit items along k, whose k is filled up
+with zeros to a multiple of 32: as the tile registers of AMX read it.
+
+A work-item packs 16 rows and `steps` steps of k. What lies along its rows turns in registers, 16 x
+16 items at a time.
+
+name                kernel name
+steps               steps of k per work-item, a multiple of 32
+along_k             neighbours in memory are steps of k, else rows
+</%doc>
+<%!
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+%>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(
+    __global const ushort *restrict source, const long offset, const int ld, const long batch,
+    __global ushort *restrict packed, const long packed_offset, const int ld_packed,
+    const long packed_batch,
+    const int extent, const int k)
+{
+    const int first = (int)get_global_id(0) * ${steps}, x0 = (int)get_global_id(1) * ${SQUARE};
+    const int last = min(first + ${steps}, ld_packed), last_x = min(x0 + ${SQUARE}, extent);
+    source += offset + (long)get_global_id(2) * batch;
+    packed += packed_offset + (long)get_global_id(2) * packed_batch;
+    int p = first;
+% if along_k:
+    const int whole = first + (min(last, k) - first) / 16 * 16;
+    for (int x = x0; x < last_x; ++x) {
+        for (p = first; p < whole; p += 16) {
+            vstore16(vload16(0, source + x * (long)ld + p), 0, packed + x * (long)ld_packed + p);
+        }
+    }
+    p = max(whole, first);
+% else:
+    if (x0 + ${SQUARE} <= extent) {
+        for (; p + ${SQUARE} <= min(last, k); p += ${SQUARE}) {
+% for i in range(SQUARE):
+            ushort16 row${i} = vload16(0, source + (p + ${i}) * (long)ld + x0);
+% endfor
+            ushort16 low;
+% for distance in (8, 4, 2, 1):
+% for i in range(SQUARE):
+% if not i & distance:
+<% other = f"row{i + distance}" %>\
+            low = row${i};
+            row${i} = (ushort16)(${exchanged("low", other, distance, 0)});
+            ${other} = (ushort16)(${exchanged("low", other, distance, 1)});
+% endif
+% endfor
+% endfor
+% for i in range(SQUARE):
+            vstore16(row${i}, 0, packed + (x0 + ${i}) * (long)ld_packed + p);
+% endfor
+        }
+    }
+% endif
+    for (int x = x0; x < last_x; ++x) {
+        for (int q = p; q < last; ++q) {
+            packed[x * (long)ld_packed + q] = q < k ? source[${"x * (long)ld + q" if along_k else "q * (long)ld + x"}] : 0;
+        }
+    }
+}
