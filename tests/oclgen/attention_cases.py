@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
+    attention_amx,
     attention_lanes,
     attention_mma,
     attention_register,
@@ -152,6 +153,28 @@ LANES = (
 )
 """Each is computed in every direction: blocks of rows of two heads, and of none that is whole; keys
 that all rows see, in tiles of which the last is no whole group."""
+
+AMXES = (
+    (HALF, attention_amx.Config(vectors=2, chunk=32)),
+    (replace(HALF, causal=True), attention_amx.Config(vectors=2, chunk=64)),
+    (replace(HALF, causal=True, keys=20), attention_amx.Config(vectors=1, chunk=32)),
+    (
+        replace(HALF, causal=True, window=9, queries=70, keys=70, head_dim=64, value_dim=80),
+        attention_amx.Config(vectors=1, chunk=32),
+    ),
+    (replace(HALF, window=9, keys=37), attention_amx.Config(vectors=2, chunk=256)),
+    (replace(HALF, mask=True, keys=101), attention_amx.Config(vectors=1, chunk=64)),
+    (replace(HALF, mask=True, causal=True), attention_amx.Config(vectors=2, chunk=32)),
+    (
+        replace(HALF, causal=True, dropout=True, queries=70, keys=70),
+        attention_amx.Config(vectors=2, chunk=64),
+    ),
+    (
+        replace(HALF, queries=3, keys=5, head_dim=128, value_dim=32),
+        attention_amx.Config(vectors=1, chunk=256),
+    ),
+)
+"""Forward alone: items of rows that fill no tile, keys that fill none, and more than one chunk."""
 
 
 def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:

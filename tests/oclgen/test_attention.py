@@ -11,6 +11,7 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
+    attention_amx,
     attention_lanes,
     attention_mma,
     attention_parts,
@@ -26,7 +27,9 @@ from oclgen.opencl.device import Device
 from oclgen.problem import AttentionProblem, ProblemError
 from search_spaces.space import SPACES
 from tests.guessed import valid_guesses
+from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.attention_cases import (
+    AMXES,
     BASE,
     FEW,
     HALF,
@@ -120,6 +123,15 @@ def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> 
 def test_rows_in_lanes_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = LANES[case]
     right(device, attention_lanes, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(AMXES)))
+@pytest.mark.parametrize("in_c", [False, True], ids=["own tiles", "tiles in C"])
+def test_tiles_of_processors_are_right(
+    device: Device, monkeypatch: pytest.MonkeyPatch, case: int, in_c: bool
+) -> None:
+    problem, config = AMXES[case]
+    right(with_tiles(device, monkeypatch, in_c), attention_amx, problem, config)
 
 
 @pytest.mark.parametrize("case", range(len(MMAS)))
