@@ -30,6 +30,17 @@ ${preamble}
 ${registers}
 ${transpose}
 ${power}
+#define LOG2_E 1.44269504f
+
+// the highest of 32 scores times a factor, and of another one
+float16 highest(float16 most, const float *scores, const float factor)
+{
+    for (int i = 0; i < 32; ++i) {
+        const float16 value = vload16(i, scores) * factor;
+        most = select(most, value, value > most);  // one instruction, which fmax is not
+    }
+    return most;
+}
 % if philox:
 ${philox}
 ${kept}
@@ -164,6 +175,7 @@ void attention_amx(
     const int first = ${seen.first_key("low", 32)}, last = ${seen.last_key("high")};
     // keys that all rows see
     const int all_first = ${seen.first_key("high")}, all_last = ${seen.last_key("low")};
+    const float factor = scale * LOG2_E;
     TILE_REGISTERS;
     SET_TILES(16, 64, 4, 6);
     for (int chunk0 = first; chunk0 < last; chunk0 += ${chunk}) {
@@ -192,38 +204,29 @@ void attention_amx(
             TILE_STORE(${i * vectors + j}, scores${j} + ${256 * i}, 64);
 % endfor
 % endfor
-            const bool is_whole = key0 >= all_first && key0 + 32 <= all_last;
+            const bool is_plain = ${"false" if masked else "key0 >= all_first && key0 + 32 <= all_last"};
 % for j in places:
+            if (!is_plain) {
+                for (int i = 0; i < 32; i += 16) {
 % if masked:
-            for (int i = 0; i < 32; i += 16) {
-                float16 bias[16];
-                biases(bias, mask + (key0 + i) * mask_column, mask_rows + ${16 * j}, mask_column, keys - key0 - i);
-                for (int n = 0; n < 16; ++n) {
-                    vstore16(vload16(i + n, scores${j}) * scale + bias[n], i + n, scores${j});
-                }
-            }
-% else:
-            for (int i = 0; i < 32; ++i) {
-                vstore16(vload16(i, scores${j}) * scale, i, scores${j});
-            }
+                    float16 bias[16];
+                    biases(bias, mask + (key0 + i) * mask_column, mask_rows + ${16 * j}, mask_column, keys - key0 - i);
 % endif
-            if (!is_whole) {
-                for (int i = 0; i < 32; ++i) {
-                    const int16 key = key0 + i;
-                    const int16 is_seen = (key >= ${seen.first_key(f"query{j}")}) & (key < ${seen.last_key(f"query{j}")});
-                    vstore16(select((float16)(-INFINITY), vload16(i, scores${j}), is_seen), i, scores${j});
+                    for (int n = 0; n < 16; ++n) {
+                        const int16 key = key0 + i + n;
+                        const int16 is_seen = (key >= ${seen.first_key(f"query{j}")}) & (key < ${seen.last_key(f"query{j}")});
+                        const float16 value = vload16(i + n, scores${j}) * factor${" + bias[n] * LOG2_E" if masked else ""};
+                        vstore16(select((float16)(-INFINITY), value, is_seen), i + n, scores${j});
+                    }
                 }
             }
-            for (int i = 0; i < 32; ++i) {
-                const float16 value = vload16(i, scores${j});
-                most${j} = select(most${j}, value, value > most${j});  // one instruction, which fmax is not
-            }
+            most${j} = highest(most${j}, scores${j}, is_plain ? factor : 1.0f);
 % endfor
         }
         // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
 % for j in places:
         const float16 shift${j} = select(most${j}, (float16)(0.0f), most${j} == -INFINITY);
-        const float16 shrink${j} = power(top${j} - shift${j});
+        const float16 shrink${j} = power_of_two(top${j} - shift${j});
         top${j} = most${j};
         sum${j} *= shrink${j};
 % endfor
@@ -244,11 +247,14 @@ ${each_sum("TILE_LOAD", tiles)}\
         }
         for (int m = 0; m < count; m += 32) {
 % if tiles.start == 0:
+            const bool is_plain = ${"false" if masked else "chunk0 + m >= all_first && chunk0 + m + 32 <= all_last"};
 % for j in places:
             {
                 float *from = scores + ${j * chunk * 16} + m * 16, *to = scores + ${j * chunk * 16} + m * 8;
+                const float times = is_plain ? factor : 1.0f;
                 for (int i = 0; i < 16; ++i) {
-                    float16 low = power(vload16(2 * i, from) - shift${j}), high = power(vload16(2 * i + 1, from) - shift${j});
+                    float16 low = power_of_two(vload16(2 * i, from) * times - shift${j});
+                    float16 high = power_of_two(vload16(2 * i + 1, from) * times - shift${j});
                     sum${j} += low + high;
 % if philox:
                     low *= kept(seed, counters${j}, query${j}, (int16)(chunk0 + m + 2 * i), keys, chance);
@@ -276,7 +282,7 @@ ${each_sum("TILE_STORE", tiles)}\
     {
         const float16 factor = select(1.0f / sum${j}, (float16)(0.0f), sum${j} == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        const float16 ends = select(top${j} + log(sum${j}), (float16)(INFINITY), sum${j} == 0.0f);
+        const float16 ends = select(top${j} / LOG2_E + log(sum${j}), (float16)(INFINITY), sum${j} == 0.0f);
         const int count = min(16, rows - row0 - ${16 * j});
         float of_rows[16];
         vstore16(ends, 0, of_rows);

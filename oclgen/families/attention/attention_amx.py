@@ -123,7 +123,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     return render(
         NAME,
         registers=gemm_amx.tiles(),
-        power=parts.power(SIDE),
+        power=parts.power_of_two(SIDE),
         seen=parts.seen(problem),
         masked=problem.mask,
         **parts.dropout(problem, SIDE, f"ulong{SIDE}"),
