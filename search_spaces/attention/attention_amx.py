@@ -9,7 +9,7 @@ from oclgen.families.attention.attention_amx import rows_of
 from oclgen.families.gemm.gemm_amx import INSTRUCTION
 from oclgen.limits import Limits
 from oclgen.problem import AttentionProblem
-from search_spaces.values import Values, up_to
+from search_spaces.values import BOTH, Values, up_to
 
 
 def values(problem: AttentionProblem, limits: Limits) -> Values:
@@ -24,4 +24,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         "vectors": up_to(rows_of(problem), 1, 2),
         # scores stay in the first or second level of cache; sums pass through memory between chunks
         "chunk": (128, 256, 512, 1024),
+        # for few rows, packing reads and writes more than all else
+        "pack": BOTH,
     }

@@ -155,23 +155,32 @@ LANES = (
 that all rows see, in tiles of which the last is no whole group."""
 
 AMXES = (
-    (HALF, attention_amx.Config(vectors=2, chunk=32)),
-    (replace(HALF, causal=True), attention_amx.Config(vectors=2, chunk=64)),
-    (replace(HALF, causal=True, keys=20), attention_amx.Config(vectors=1, chunk=32)),
+    (HALF, attention_amx.Config(vectors=2, chunk=32, pack=True)),
+    (replace(HALF, causal=True), attention_amx.Config(vectors=2, chunk=64, pack=True)),
+    (replace(HALF, causal=True, keys=20), attention_amx.Config(vectors=1, chunk=32, pack=True)),
     (
         replace(HALF, causal=True, window=9, queries=70, keys=70, head_dim=64, value_dim=80),
-        attention_amx.Config(vectors=1, chunk=32),
+        attention_amx.Config(vectors=1, chunk=32, pack=True),
     ),
-    (replace(HALF, window=9, keys=37), attention_amx.Config(vectors=2, chunk=256)),
-    (replace(HALF, mask=True, keys=101), attention_amx.Config(vectors=1, chunk=64)),
-    (replace(HALF, mask=True, causal=True), attention_amx.Config(vectors=2, chunk=32)),
+    (replace(HALF, window=9, keys=37), attention_amx.Config(vectors=2, chunk=256, pack=True)),
+    (replace(HALF, mask=True, keys=101), attention_amx.Config(vectors=1, chunk=64, pack=True)),
+    (replace(HALF, mask=True, causal=True), attention_amx.Config(vectors=2, chunk=32, pack=True)),
     (
         replace(HALF, causal=True, dropout=True, queries=70, keys=70),
-        attention_amx.Config(vectors=2, chunk=64),
+        attention_amx.Config(vectors=2, chunk=64, pack=True),
     ),
     (
         replace(HALF, queries=3, keys=5, head_dim=128, value_dim=32),
-        attention_amx.Config(vectors=1, chunk=256),
+        attention_amx.Config(vectors=1, chunk=256, pack=True),
+    ),
+    (
+        replace(HALF, queries=3, keys=5, head_dim=64, value_dim=33, mask=True),
+        attention_amx.Config(vectors=2, chunk=256, pack=False),
+    ),
+    (replace(HALF, head_dim=32), attention_amx.Config(vectors=2, chunk=32, pack=False)),
+    (
+        replace(HALF, queries=105, keys=99, head_dim=96, value_dim=112, causal=True, window=40),
+        attention_amx.Config(vectors=1, chunk=64, pack=False),
     ),
 )
 """Forward alone: items of rows that fill no tile, keys that fill none, and more than one chunk."""

@@ -10,9 +10,11 @@ are the last one again.
 
 preamble        typedef of elem_t and the macros LOADn and STOREn
 registers       the tile registers
-transpose, power    texts of functions
+turn, power     texts of functions, of transpose(rows), too
 philox, kept    texts of dropout, or empty
 vectors         blocks of a work-item
+pack            keys and values come packed; else keys are read as they lie, and values turned by each
+                work-item
 chunk           keys whose scores it holds, a multiple of 32
 dim, dim_v      items of a row of q and k, and of v
 steps, tiles_v  tiles of a row of each
@@ -23,12 +25,10 @@ masked          there is an additive mask
     height, places = 16 * vectors, range(vectors)
     at_once = 4 // vectors
     tiles_at_once = [range(first, min(first + at_once, tiles_v)) for first in range(0, tiles_v, at_once)]
-    has_biases = masked or seen.is_limited
-    query_lanes = "queries_of"
 %>\
 ${preamble}
 ${registers}
-${transpose}
+${turn}
 ${power}
 #define LOG2_E 1.44269504f
 
@@ -65,9 +65,22 @@ void biases(float16 *to, __global const elem_t *mask, const long *rows, const lo
 }
 % endif
 
+<%def name="add_scores(keys, row, tile, step)">\
+% for s in range(steps):
+% for j in places:
+                TILE_LOAD(${6 + j}, pairs + ${(s * vectors + j) * 256}, 64);
+% endfor
+% for i in (0, 1):
+                TILE_LOAD(${4 + i}, ${keys} + ${f"{tile} + {s * step}" if i else s * step}, ${row});
+% for j in places:
+                TILE_DOT(${i * vectors + j}, ${4 + i}, ${6 + j});
+% endfor
+% endfor
+% endfor
+</%def>\
 <%def name="add_values(tiles)">\
 % for i, t in enumerate(tiles):
-            TILE_LOAD(${4 + i % 2}, values + ${t * 512}, 64);
+            TILE_LOAD(${4 + i % 2}, values + ${(t if pack else i) * 512}, 64);
 % for j in places:
             TILE_DOT(${i * vectors + j}, ${4 + i % 2}, ${6 + j});
 % endfor
@@ -95,14 +108,23 @@ void attention_amx(
 % if philox:
     const float chance, __global const long *restrict random, const long random_start,
 % endif
-    const float scale,
+    const float scale${"," if pack else ")"}
+% if pack:
     __global const elem_t *restrict packed_k, const long packed_k_start,
     __global const elem_t *restrict packed_v, const long packed_v_start)
+% endif
 {
-    const int shared = heads / shared_by, groups = (keys + 31) / 32;
+    const int shared = heads / shared_by;
     const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
+% if pack:
+    const int groups = (keys + 31) / 32;
     packed_k += packed_k_start + get_global_id(1) * groups * ${steps * 1024};
     packed_v += packed_v_start + get_global_id(1) * groups * ${tiles_v * 512};
+% else:
+    k += k_start + batch * k_batch + shared_head * k_head;
+    v += v_start + batch * v_batch + shared_head * v_head;
+    ushort last_keys[${32 * dim}] __attribute__((aligned(64))), values[${at_once * 512}] __attribute__((aligned(64)));
+% endif
     q += q_start + batch * q_batch + shared_head * shared_by * q_head;
     out += out_start + batch * out_batch + shared_head * shared_by * out_head;
     const long line0 = (batch * heads + shared_head * shared_by) * (long)queries;
@@ -183,21 +205,24 @@ void attention_amx(
         float16 ${", ".join(f"most{j} = top{j}" for j in places)};
         for (int m = 0; m < count; m += 32) {
             const int key0 = chunk0 + m;
-            __global const elem_t *lines = packed_k + key0 * (long)${steps * 32};
 % for i in range(2 * vectors):
             TILE_ZERO(${i});
 % endfor
-% for step in range(steps):
-% for j in places:
-            TILE_LOAD(${6 + j}, pairs + ${(step * vectors + j) * 256}, 64);
-% endfor
-% for i in (0, 1):
-            TILE_LOAD(${4 + i}, lines + ${(i * steps + step) * 512}, 64);
-% for j in places:
-            TILE_DOT(${i * vectors + j}, ${4 + i}, ${6 + j});
-% endfor
-% endfor
-% endfor
+% if pack:
+${add_scores("packed_k + key0 * (long)" + str(steps * 32), 64, steps * 512, 512)}\
+% else:
+            if (key0 + 32 <= keys) {
+${add_scores("k + key0 * k_row", "2 * k_row", "16 * k_row", 32)}\
+            } else {
+                // the last keys, and zeros
+                for (int i = 0; i < 32; ++i) {
+                    for (int c = 0; c < ${dim}; c += 16) {
+                        vstore16(key0 + i < keys ? vload16(0, k + (key0 + i) * k_row + c) : (ushort16)(0), 0, last_keys + i * ${dim} + c);
+                    }
+                }
+${add_scores("last_keys", 2 * dim, 16 * dim, 32)}\
+            }
+% endif
 % for j in places:
             float *scores${j} = scores + ${j * chunk * 16} + m * 16;
 % for i in (0, 1):
@@ -267,7 +292,11 @@ ${each_sum("TILE_LOAD", tiles)}\
             }
 % endfor
 % endif
+% if pack:
             __global const elem_t *values = packed_v + (chunk0 + m) * (long)${tiles_v * 16};
+% else:
+            turn_values(values, v + (chunk0 + m) * v_row + ${16 * tiles.start}, v_row, ${min(16 * tiles.stop, dim_v) - 16 * tiles.start}, keys - chunk0 - m);
+% endif
 % for j in places:
             TILE_LOAD(${6 + j}, scores + ${j * chunk * 16} + m * 8, 64);
 % endfor

@@ -7,7 +7,7 @@ product with the values reads. It has no gradients, and leaves few queries to `a
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -27,6 +27,9 @@ SIDE, STEP = gemm_amx.SIDE, gemm_amx.STEP
 LEAST_ROWS = 8
 """Rows of a head of k and v from which on tiles are guessed: with fewer, most lanes are empty."""
 
+MOST_UNPACKED = 64
+"""Rows up to which values are turned by each work-item: packing would take longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config(BaseConfig):
@@ -36,19 +39,25 @@ class Config(BaseConfig):
 
     vectors: Annotated[int, Range(1, 2)]
     chunk: Annotated[int, Range(STEP, 1024)]
+    pack: bool
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         if self.chunk % STEP:
             return f"chunk={self.chunk} is no multiple of {STEP}, the keys of a tile of values"
+        if not self.pack and problem.head_dim % STEP:
+            return (
+                f"head_dim={problem.head_dim} is no multiple of {STEP}, the items of a tile's row; "
+                "use pack=True"
+            )
         return limits.why_no(gemm_amx.INSTRUCTION)
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (1, 1, 1)),), _workspaces(problem))
+        return Needs((Frame(NAME, (1, 1, 1)),), _workspaces(problem, self))
 
 
-DEFAULT = Config(vectors=1, chunk=256)
+DEFAULT = Config(vectors=1, chunk=256, pack=True)
 TRAITS = Traits(rank=493, instructions=frozenset({gemm_amx.INSTRUCTION}), rate=16)
 
 
@@ -66,12 +75,14 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if gemm_amx.INSTRUCTION not in limits.instructions or rows_of(problem) < LEAST_ROWS:
         return []
-    return [Config(2, 256), Config(1, 256)]
+    rows = rows_of(problem)
+    first = Config(1 if rows <= SIDE else 2, 512, rows > MOST_UNPACKED or problem.head_dim % STEP != 0)
+    return [first, replace(first, pack=True)]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the launch that packs keys and values, and the one that multiplies them."""
-    packed = (*buffer("packed_k"), *buffer("packed_v"))
+    packed = (*buffer("packed_k"), *buffer("packed_v")) if config.pack else ()
     lines = problem.batch * problem.kv_heads
     pack = Launch(
         text=LazyText(lambda: _pack_text(problem)),
@@ -91,11 +102,13 @@ def plan(problem: AttentionProblem, config: Config) -> Plan:
         local_size=(1, 1, 1),
         args=(*parts.arguments(problem), *packed),
     )
-    return Plan((pack, product), _workspaces(problem))
+    return Plan((pack, product) if config.pack else (product,), _workspaces(problem, config))
 
 
-def _workspaces(problem: AttentionProblem) -> tuple[tuple[str, int], ...]:
+def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, int], ...]:
     """Return keys and values in whole tiles, by groups of 32 keys."""
+    if not config.pack:
+        return ()
     keys = problem.batch * problem.kv_heads * round_up(problem.keys, STEP)
     steps, tiles = _tiles(problem)
     size = DTYPES[problem.dtype]
@@ -107,16 +120,17 @@ def _tiles(problem: AttentionProblem) -> tuple[int, int]:
     return ceil_div(problem.head_dim, STEP), ceil_div(problem.value_dim, SIDE)
 
 
-def _shared(problem: AttentionProblem) -> dict[str, object]:
+def _shared(problem: AttentionProblem, space: str) -> dict[str, object]:
     steps, tiles = _tiles(problem)
     return {
-        "preamble": dtype_preamble(problem.dtype), "transpose": transpose_text(SIDE),
+        "preamble": dtype_preamble(problem.dtype),
+        "turn": render("attention_amx_turn", transpose=transpose_text(SIDE), space=space),
         "dim": problem.head_dim, "dim_v": problem.value_dim, "steps": steps, "tiles_v": tiles,
     }  # fmt: skip
 
 
 def _pack_text(problem: AttentionProblem) -> str:
-    return render(PACK, **_shared(problem))
+    return render(PACK, **_shared(problem, "__global"))
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
@@ -127,6 +141,6 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         seen=parts.seen(problem),
         masked=problem.mask,
         **parts.dropout(problem, SIDE, f"ulong{SIDE}"),
-        **_shared(problem),
+        **_shared(problem, "__private"),
         **asdict(config),
     )

@@ -6,12 +6,12 @@ k becomes [heads][keys / 16][steps][16 keys][32 items], v turned [heads][keys / 
 items][32 keys]. A work-item packs a group of a head.
 
 preamble        typedef of elem_t
-transpose       text of the function transpose(rows)
+turn            text of the function turn_values
 dim, dim_v      items of a row of k, and of v
 steps, tiles_v  tiles of a row of each
 </%doc>
 ${preamble}
-${transpose}
+${turn}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_amx_pack(
@@ -52,30 +52,5 @@ void attention_amx_pack(
             }
         }
     }
-    if (key0 + 32 <= keys) {
-        for (int c = 0; c < ${dim_v // 16 * 16}; c += 16) {
-            float16 pairs[16];
-            for (int i = 0; i < 16; ++i) {
-                __global const elem_t *from = v + (key0 + 2 * i) * v_row + c;
-                pairs[i] = as_float16(convert_uint16(vload16(0, from)) | convert_uint16(vload16(0, from + v_row)) << 16);
-            }
-            transpose(pairs);
-            for (int i = 0; i < 16; ++i) {
-                vstore16(as_uint16(pairs[i]), i, (__global uint *)(packed_v + c * 32));
-            }
-        }
-% if dim_v % 16:
-        for (int c = ${dim_v // 16 * 16}; c < ${tiles_v * 16}; ++c) {
-            for (int row = 0; row < 32; ++row) {
-                packed_v[c * 32 + row] = c < ${dim_v} ? v[(key0 + row) * v_row + c] : 0;
-            }
-        }
-% endif
-    } else {
-        for (int c = 0; c < ${tiles_v * 16}; ++c) {
-            for (int row = 0; row < 32; ++row) {
-                packed_v[c * 32 + row] = c < ${dim_v} && key0 + row < keys ? v[(key0 + row) * v_row + c] : 0;
-            }
-        }
-    }
+    turn_values(packed_v, v + key0 * v_row, v_row, ${dim_v}, keys - key0);
 }
