@@ -11,6 +11,7 @@ from math import ceil, log2, prod
 from typing import TypeGuard
 
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
 from oclgen.predictor.processors import of_copies, of_registers, of_sizes
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
@@ -99,6 +100,8 @@ def of_problem(problem: Problem, limits: Limits) -> Features:
         "is product": float(isinstance(problem, GemmProblem)),
         "units": _log(units),
         "vector width": _log(limits.native_float_width),
+        # beside tiles, pairs of bf16 have fp32's rate (Sapphire Rapids); without them twice that
+        "has tiles": float(TILES in limits.instructions),
     }  # fmt: skip
     return shared | (
         _of_product(problem) if isinstance(problem, GemmProblem) else _of_conv(problem)

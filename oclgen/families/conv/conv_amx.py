@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
-from oclgen.families.conv.conv_register import parts_of
+from oclgen.families.conv.conv_register import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SHAPES, SIDE, STEP
@@ -23,6 +23,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx"
@@ -68,6 +69,16 @@ class Config(BaseConfig):
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(problem, self)))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
+        part = largest(problem)
+        used = covered(
+            (part.channels, self.block),
+            (_tiles(part), self.strips),
+            (_runs(part, _in_place(problem)).length, STEP),
+        )
+        return outer_product(SIDE, self.vecs, self.strips, used)
 
 
 DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)

@@ -26,6 +26,7 @@ from oclgen.opencl.probe import TILES
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_amx"
@@ -83,6 +84,13 @@ class Config(BaseConfig):
         spaces = sizes_of(self.packed(problem).values())
         planes = planes_space(problem, self.split_k)
         return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
+
+    def in_registers(self, problem: GemmProblem) -> Registers:
+        """Return the outer product of a column and a row of tiles: what counts are tiles."""
+        used = covered(
+            (problem.m, self.item_m), (problem.n, self.item_n), (problem.k / self.split_k, STEP)
+        )
+        return outer_product(SIDE, self.columns // SIDE, self.rows // SIDE, used)
 
     def _shape_conflict(self, problem: GemmProblem) -> str | None:
         if self.item_m % SIDE or self.item_n % SIDE:

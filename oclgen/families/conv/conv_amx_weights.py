@@ -1,0 +1,315 @@
+"""Gradient of weights in bf16 on processors with AMX: tiles are output and input channels.
+
+It is `conv_pairs_weights` with tiles in the place of vectors; processors without AMX, and other
+dtypes, stay with that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import TypeGuard
+
+from oclgen.families.conv.conv_amx import LEAST_CHANNELS
+from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
+from oclgen.families.conv.correlation import strung_windows
+from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
+from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SIDE
+from oclgen.families.parts.lane_packing import transpose_text
+from oclgen.families.parts.planes import PLANES, planes_space
+from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.family import BaseConfig, Traits
+from oclgen.limits import Limits
+from oclgen.parameters import Item, Parts
+from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
+from oclgen.problem import ConvProblem, Problem
+from oclgen.registers import Registers, covered, outer_product
+from oclgen.render import dtype_preamble, render
+
+NAME = "conv_amx_weights"
+
+OUTPUTS, INPUTS = "packed_y", "packed_x"
+"""Roles of the workspaces."""
+WORD_BYTES = 4
+SPAN = 128
+"""Words of 16 columns that a work-item packs: 8 KiB, which cost more than its start."""
+MOST_SUMS = 96
+"""Tiles of sums of a work-item, of 1 KiB each: they wait in the second cache."""
+STEPS = 64
+"""Steps of positions to guess: some 0.5 MiB of operands stay in the second cache for all taps."""
+LEAST_STEPS = 16
+"""Steps of a slice that take longer than to write and to add its sums."""
+ITEMS_PER_UNIT = 2
+"""Work-items that a core wants to share the work; with fewer the positions are split."""
+SHAPES = ((2, 2), (1, 3), (1, 2), (1, 1))
+"""Tiles of output channels and of columns to guess, whose sums lie in registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config(BaseConfig):
+    """Parameters of the kernel; the legend stands at the head of its template."""
+
+    FREE = frozenset({"batch"})
+
+    item_m: Item
+    item_n: Item
+    loop_m: Parts
+    inputs: Parts
+    steps: Parts
+    rows_together: bool
+    spread: bool
+    split: Parts
+
+    def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
+        """Say with numbers what the family itself has against this, or None."""
+        return limits.why_no(INSTRUCTION) or self._shape_conflict(problem)
+
+    def _shape_conflict(self, problem: ConvProblem) -> str | None:
+        if self.item_m % SIDE or self.item_n % SIDE:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} are no multiples of {SIDE}, the rows "
+                "and columns of a tile"
+            )
+        rows, columns = self.item_m // SIDE, self.item_n // SIDE
+        if (held := rows * columns + rows + columns) > REGISTERS:
+            return (
+                f"item_m={self.item_m} item_n={self.item_n} needs {held} tiles of sums and "
+                f"operands; a processor has {REGISTERS}"
+            )
+        taps = _taps_of_item(problem, self)
+        if (sums := rows * self.loop_m * self.inputs * taps) > MOST_SUMS:
+            return (
+                f"item_m={self.item_m} loop_m={self.loop_m} inputs={self.inputs} with {taps} taps "
+                f"has {sums} tiles of sums; at most {MOST_SUMS} stay near"
+            )
+        steps = _positions(problem, self).half // WORDS
+        if self.split > steps:
+            return f"split={self.split}, but there are only {steps} steps to be split"
+        return None
+
+    def needs(self, problem: ConvProblem) -> Needs:
+        """Return what the plan asks of a device."""
+        line = _positions(problem, self)
+        tiles_m, tiles_n = _tiles(problem, self)
+        of_tile = WORD_BYTES * SIDE * problem.groups
+        spaces = (
+            (OUTPUTS, of_tile * tiles_m * line.half),
+            (INPUTS, of_tile * tiles_n * line.planes * line.words),
+        )
+        return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes_space(problem, self.split)))
+
+    def in_registers(self, problem: ConvProblem) -> Registers:
+        """Return the outer product of tiles of channels and of columns: what counts are tiles."""
+        part, columns = strung_windows(problem), _columns(problem, self)
+        line, taps = _positions(problem, self), _taps_of_item(problem, self)
+        _, tiles_n = _tiles(problem, self)
+        results = part.batch * part.results
+        used = covered(
+            (part.channels, self.item_m), (columns, SIDE * self.inputs),
+            (min(self.inputs, tiles_n) * taps, self.item_n // SIDE),
+        )  # fmt: skip
+        useful = used * results / (2 * line.half)
+        return outer_product(SIDE, self.item_n // SIDE, self.item_m // SIDE, useful)
+
+
+DEFAULT = Config(
+    item_m=16, item_n=16, loop_m=1, inputs=1, steps=64, rows_together=False, spread=False, split=1
+)
+TRAITS = Traits(rank=170, instructions=frozenset({INSTRUCTION}), rate=16)
+
+
+def serves(problem: Problem) -> TypeGuard[ConvProblem]:
+    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    if not isinstance(problem, ConvProblem) or problem.direction != "bwd_weights":
+        return False
+    channels = min(problem.in_channels, problem.out_channels) // problem.groups
+    fits = channels >= LEAST_CHANNELS and problem.kernel_w <= MAX_KERNEL_W
+    return fits and problem.dtype == "bf16"
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if INSTRUCTION not in limits.instructions:
+        return []
+    spread = spreads(problem)
+    found = []
+    for rows, columns in SHAPES:
+        for inputs in (2, 1):
+            config = Config(SIDE * rows, SIDE * columns, 1, inputs, STEPS, True, spread, 1)
+            taps = _taps_of_item(problem, config)
+            if rows * inputs * taps > MOST_SUMS:
+                config = replace(config, rows_together=False)
+                taps = _taps_of_item(problem, config)
+            tiles_m, tiles_n = _tiles(problem, config)
+            if rows <= tiles_m and inputs <= tiles_n and columns <= inputs * taps:
+                found.append(replace(config, split=_split(problem, limits, config)))
+    return found
+
+
+def spreads(problem: ConvProblem) -> bool:
+    """Say whether channels under the taps of a row fill fewer tiles: the few of a first layer."""
+    depth, taps = problem.in_channels // problem.groups, problem.kernel_w
+    return depth < SIDE and ceil_div(depth * taps, SIDE) < taps
+
+
+def _split(problem: ConvProblem, limits: Limits, config: Config) -> int:
+    """Return the slices that give each core its work-items, of steps that are worth their sum."""
+    items = prod(_grid(problem, config))
+    wanted = ceil_div(ITEMS_PER_UNIT * limits.compute_units, items)
+    most = max(_positions(problem, config).half // (WORDS * LEAST_STEPS), 1)
+    return min(1 << (wanted - 1).bit_length(), 1 << (most.bit_length() - 1))
+
+
+def plan(problem: ConvProblem, config: Config) -> Plan:
+    """Return the launches that pack y and x, sum over positions, and add planes, if there are."""
+    whole = sum_of(problem, config.split).behind(_product(problem, config))
+    packs = (_pack_y(problem, config), _pack_x(problem, config))
+    return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
+
+
+def _positions(problem: ConvProblem, config: Config) -> Positions:
+    return positions_of(strung_windows(problem), config.spread)
+
+
+def _columns(problem: ConvProblem, config: Config) -> int:
+    """Return the columns of a group: input channels, or those under each tap of a row."""
+    return problem.in_channels // problem.groups * (problem.kernel_w if config.spread else 1)
+
+
+def _tiles(problem: ConvProblem, config: Config) -> tuple[int, int]:
+    """Return the tiles of a group's output channels and of its columns."""
+    channels = problem.out_channels // problem.groups
+    return ceil_div(channels, SIDE), ceil_div(_columns(problem, config), SIDE)
+
+
+def _taps_of_item(problem: ConvProblem, config: Config) -> int:
+    rows = problem.kernel_h if config.rows_together else 1
+    return rows * (1 if config.spread else problem.kernel_w)
+
+
+def _grid(problem: ConvProblem, config: Config) -> tuple[int, int]:
+    """Return the work-items of a slice: along columns and rows of taps, along output channels."""
+    tiles_m, tiles_n = _tiles(problem, config)
+    rows = 1 if config.rows_together else problem.kernel_h
+    blocks = ceil_div(SIDE * tiles_m, config.item_m * config.loop_m)
+    return ceil_div(tiles_n, config.inputs) * rows, blocks * problem.groups
+
+
+def _product(problem: ConvProblem, config: Config) -> Launch:
+    line, (tiles_m, tiles_n) = _positions(problem, config), _tiles(problem, config)
+    depth, split = problem.in_channels // problem.groups, config.split > 1
+    kernel_h, kernel_w = problem.kernel_h, problem.kernel_w
+    in_pixels = problem.layout == "nhwc"
+    strided = in_pixels and not split
+    dense = (
+        (depth * kernel_h * kernel_w, 1, kernel_w * depth, depth)
+        if in_pixels
+        else (depth * kernel_h * kernel_w, kernel_h * kernel_w, kernel_w, 1)
+    )
+
+    steps_of_w = ("w_filter", "w_depth", "w_row", "w_column") if strided else dense
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            **asdict(config),
+            preamble=dtype_preamble(problem.dtype),
+            tiles=gemm_amx.tiles(),
+            transpose=transpose_text(SIDE),
+            in_pixels=in_pixels,
+            tiles_m=tiles_m,
+            tiles_n=tiles_n,
+            groups=problem.groups,
+            channels=problem.out_channels // problem.groups,
+            columns=_columns(problem, config),
+            depth=depth,
+            taps=line.taps,
+            kernel_h=kernel_h,
+            kernel_w=kernel_w,
+            planes=line.planes,
+            steps_of_w=steps_of_w,
+            strided=strided,
+        )
+
+    out = buffer(PLANES) if split else strided_weights(problem) if in_pixels else buffer("w")
+    return Launch(
+        text=text,
+        kernel=NAME,
+        global_size=(*_grid(problem, config), config.split),
+        local_size=(1, 1, 1),
+        args=(
+            *buffer(OUTPUTS), *buffer(INPUTS), *out, Scalar(line.half), Scalar(line.words),
+        ),
+    )  # fmt: skip
+
+
+def _pack_y(problem: ConvProblem, config: Config) -> Launch:
+    line, part = _positions(problem, config), strung_windows(problem)
+    return _words(
+        problem, config, role="y", channels=part.channels, columns=part.channels, words=line.half,
+        size=(part.rows.results, part.cols.results), steps=(1, 1), origins=((0, 0),), tap_step=0,
+    )  # fmt: skip
+
+
+def _pack_x(problem: ConvProblem, config: Config) -> Launch:
+    line, part = _positions(problem, config), strung_windows(problem)
+    return _words(
+        problem, config, role="x", channels=part.depth, columns=_columns(problem, config),
+        words=line.words, size=(part.rows.read, part.cols.read),
+        steps=(part.rows.step, part.cols.step),
+        origins=tuple((h, w) for h in line.rows.origins for w in line.cols.origins),
+        tap_step=part.cols.tap_step,
+    )  # fmt: skip
+
+
+def _words(
+    problem: ConvProblem,
+    config: Config,
+    *,
+    role: str,
+    channels: int,
+    columns: int,
+    words: int,
+    size: tuple[int, int],
+    steps: tuple[int, int],
+    origins: tuple[tuple[int, int], ...],
+    tap_step: int,
+) -> Launch:
+    """Return the launch that packs y or x as words."""
+    line, name = _positions(problem, config), OUTPUTS if role == "y" else INPUTS
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "conv_amx_words",
+            kernel=name,
+            in_pixels=problem.layout == "nhwc",
+            by_rows=role == "y",
+            groups=problem.groups,
+            channels=channels,
+            columns=columns,
+            span=SPAN,
+            rows=line.rows.positions,
+            positions=line.cols.positions,
+            height=size[0],
+            width=size[1],
+            step_h=steps[0],
+            step_w=steps[1],
+            origins=origins,
+            tap_step=tap_step,
+            transpose=transpose_text(SIDE),
+        )
+
+    return Launch(
+        text=text,
+        kernel=name,
+        global_size=(
+            ceil_div(words, SPAN), len(origins), ceil_div(columns, SIDE) * problem.groups,
+        ),
+        local_size=(1, 1, 1),
+        args=(
+            *buffer(role), *buffer(name), Scalar(line.batch), Scalar(line.half), Scalar(words),
+        ),
+    )  # fmt: skip
