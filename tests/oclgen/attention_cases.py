@@ -178,6 +178,7 @@ AMXES = (
         attention_amx.Config(vectors=2, chunk=256, pack=False),
     ),
     (replace(HALF, head_dim=32), attention_amx.Config(vectors=2, chunk=32, pack=False)),
+    (replace(HALF, head_dim=41, mask=True), attention_amx.Config(vectors=1, chunk=64, pack=False)),
     (
         replace(HALF, queries=105, keys=99, head_dim=96, value_dim=112, causal=True, window=40),
         attention_amx.Config(vectors=1, chunk=64, pack=False),

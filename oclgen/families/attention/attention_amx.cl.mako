@@ -123,7 +123,9 @@ void attention_amx(
 % else:
     k += k_start + batch * k_batch + shared_head * k_head;
     v += v_start + batch * v_batch + shared_head * v_head;
-    ushort last_keys[${32 * dim}] __attribute__((aligned(64))), values[${at_once * 512}] __attribute__((aligned(64)));
+    // keys with zeros behind the last one and the last item of a row
+    elem_t padded_k[${steps * 1024}] __attribute__((aligned(64)));
+    elem_t values[${at_once * 512}] __attribute__((aligned(64)));
 % endif
     q += q_start + batch * q_batch + shared_head * shared_by * q_head;
     out += out_start + batch * out_batch + shared_head * shared_by * out_head;
@@ -211,16 +213,28 @@ void attention_amx(
 % if pack:
 ${add_scores("packed_k + key0 * (long)" + str(steps * 32), 64, steps * 512, 512)}\
 % else:
+% if dim % 32 == 0:
             if (key0 + 32 <= keys) {
 ${add_scores("k + key0 * k_row", "2 * k_row", "16 * k_row", 32)}\
-            } else {
-                // the last keys, and zeros
+            } else
+% endif
+            {
                 for (int i = 0; i < 32; ++i) {
-                    for (int c = 0; c < ${dim}; c += 16) {
-                        vstore16(key0 + i < keys ? vload16(0, k + (key0 + i) * k_row + c) : (ushort16)(0), 0, last_keys + i * ${dim} + c);
+                    const bool is_there = key0 + i < keys;
+                    __global const elem_t *from = k + (key0 + i) * k_row;
+                    elem_t *to = padded_k + i * ${steps * 32};
+% if dim >= 16:
+                    for (int c = 0; c < ${dim // 16 * 16}; c += 16) {
+                        vstore16(is_there ? vload16(0, from + c) : (ushort16)(0), 0, to + c);
                     }
+% endif
+% if dim % 32:
+                    for (int c = ${dim // 16 * 16}; c < ${steps * 32}; ++c) {
+                        to[c] = is_there && c < ${dim} ? from[c] : 0;
+                    }
+% endif
                 }
-${add_scores("last_keys", 2 * dim, 16 * dim, 32)}\
+${add_scores("padded_k", steps * 64, steps * 512, 32)}\
             }
 % endif
 % for j in places:
