@@ -163,7 +163,8 @@ def test_tiles_read_and_write_nothing_around_views(
     config = replace(attention_amx.DEFAULT, vectors=2, pack=pack)
     rng = np.random.default_rng(0)
     inside = (slice(None), slice(1, -1), slice(None), slice(3, -2))
-    views, large, buffers, offsets, strides = {}, {}, {}, {}, {}
+    views, large, buffers, offsets = {}, {}, {}, {}
+    strides: dict[str, int] = {}
     for role in ("q", "k", "v", "out"):
         batch, heads, rows, items = problem.buffers[role]
         array = np.full((batch, rows + 2, heads, items + 5), np.nan, np.float32)

@@ -8,7 +8,7 @@ product with the values reads. It has no gradients, and leaves few queries to `a
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
 from oclgen.families.gemm import gemm_amx
@@ -25,7 +25,7 @@ PACK = "attention_amx_pack"
 
 SIDE, STEP = gemm_amx.SIDE, gemm_amx.STEP
 LEAST_ROWS = 4
-"""Rows of a head of k and v from which on tiles are guessed; for fewer, `attention_rows` is faster."""
+"""Rows of a head of k and v from which on tiles are guessed; fewer are left to `attention_rows`."""
 MOST_UNPACKED = 64
 """Rows up to which each work-item turns values itself: a launch that packs takes longer."""
 
@@ -114,7 +114,7 @@ def _tiles(problem: AttentionProblem) -> tuple[int, int]:
     return ceil_div(problem.head_dim, STEP), ceil_div(problem.value_dim, SIDE)
 
 
-def _shared(problem: AttentionProblem, space: str) -> dict[str, object]:
+def _shared(problem: AttentionProblem, space: str) -> dict[str, Any]:
     steps, tiles = _tiles(problem)
     return {
         "preamble": dtype_preamble(problem.dtype),
