@@ -203,14 +203,15 @@ def remember(shim: Path, sources: list[Path], devices: int) -> None:
 
     Args:
         shim: the library.
-        sources: the files by whose sizes and times a change is noticed.
+        sources: the files by whose sizes and times a change is noticed; a new one, by its folder's.
         devices: how many there are.
     """
     from oclgen.files import write_atomically
 
+    places = [*sources, *sorted({path.parent for path in sources})]
     known = {
         "library": str(shim),
-        "sources": [(str(path), _state(path)) for path in sources],
+        "sources": [(str(path), _state(path)) for path in places],
         "devices": devices,
     }
     with suppress(OSError):  # a cache that cannot be written costs convenience only

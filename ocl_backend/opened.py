@@ -44,7 +44,7 @@ def _open() -> None:
     sharding.register()
     optim.prefer_fused()
     atexit.register(_settle)
-    if count := devices.device_count():
+    if (count := devices.device_count()) and shim.is_of_these_sources():
         ocl_autoload.remember(shim.path(), compiling.sources(), count)
 
 

@@ -147,10 +147,7 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     if not reads:  # a range's length is a number, and a matrix has two
         numbers = [abs(leaf) for leaf in tree_leaves(given) if type(leaf) in (int, float)]
         is_small = prod(max(number, 1) for number in numbers) <= MOST_ITEMS
-    outputs = [a.name for a in arguments if a.is_out and a.name in given]
-    # the call itself warns of outputs that it resizes; torch does not of those without items
-    emptied = {name: tree_map(_emptied, kwargs[name]) for name in outputs if name in kwargs}
-    error = _refusal(overload, args, kwargs | emptied, MOST_ITEMS if is_small else -1)
+    error = _refusal(overload, args, kwargs, MOST_ITEMS if is_small else -1)
     if error is not None and tensors:
         # the values of the stand-ins may be at fault, or meta; the call's own ones cannot be
         error = None
@@ -160,7 +157,6 @@ def ask(overload: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     if not is_small:
         few = tree_map(_on_cpu, tree_map(_small, given))
         few |= tree_map(_fewer, sizes if reads else few)
-        few |= {name: tree_map(_emptied, few[name]) for name in outputs}
         small = _refusal(overload, (), few, MOST_ITEMS, as_given=True)
         if small is not None and any(part in str(small) for part in OF_DTYPES):
             error = small  # others may be of sizes that do not fit each other any more
@@ -231,12 +227,6 @@ def _small(leaf: Any) -> Any:
     if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
         return torch.ones([min(size, SMALL) for size in leaf.shape], dtype=leaf.dtype)
     return leaf
-
-
-def _emptied(leaf: Any) -> Any:
-    """Return an output without items, or as it is where items share memory, which is refused."""
-    is_one = isinstance(leaf, Tensor) and leaf.layout is torch.strided
-    return leaf.new_empty(0) if is_one and 0 not in leaf.stride() else leaf
 
 
 def _fewer(leaf: Any) -> Any:

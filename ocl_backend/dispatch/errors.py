@@ -6,14 +6,16 @@ torch's own words. Which dtypes are refused is `accepted`'s.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ocl_backend.runtime import shim
 from oclgen.opencl.device import BuildError, LaunchError
 
 OF_THE_DEVICE = (torch.OutOfMemoryError, torch.AcceleratorError, BuildError, LaunchError)
@@ -116,13 +118,27 @@ def raised(
     ]
     if not as_given:
         args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
-    with warnings.catch_warnings(), torch.random.fork_rng([]):
-        warnings.simplefilter("ignore")
+    with _hushed(), torch.random.fork_rng([]):
         try:
             ASKED.get(overload._schema.name, overload)(*args, **kwargs)
         except Exception as error:  # whatever the CPU raises is the answer
             return error
     return None
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Drop what C++ warns of in this thread: torch would show it when the program's call returns.
+
+    Filters of Python are then those of the program again, and are no thread's own anyway.
+    """
+    library = shim.library()
+    library.ocl_hush.restype = ctypes.c_void_p
+    before = ctypes.c_void_p(library.ocl_hush())
+    try:
+        yield
+    finally:
+        library.ocl_heed(before)
 
 
 def as_declared(argument: Any, value: Any, tensors: Sequence[Tensor]) -> Any:

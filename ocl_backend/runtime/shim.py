@@ -44,6 +44,11 @@ def path() -> Path:
     return Path(library()._name)
 
 
+def is_of_these_sources() -> bool:
+    """Whether the loaded shim was made from the sources as they are now: they may have changed."""
+    return path().parent == compiling.PREBUILT or path().name == cached_path().name
+
+
 def installed() -> compiling.Torch:
     """Return the torch of this process, to compile for."""
     abi = torch.compiled_with_cxx11_abi()

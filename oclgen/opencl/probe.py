@@ -16,8 +16,8 @@ from oclgen.plan import Launch, Plan, buffer
 ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
 """The value that the probes read: 1.0 in bf16."""
 
-TILES = "tdpbf16ps"
-"""The instruction that asks for AMX's tile registers, which a process has to be allowed."""
+TILES, HALF_TILES = TILE_PRODUCTS = ("tdpbf16ps", "tdpfp16ps")
+"""The products of AMX's tile registers, which a process has to be allowed: of bf16, and of fp16."""
 
 ANSWERS: dict[str, NDArray[np.float32]] = {
     "cp_async": np.full(32, 1.0, np.float32),
@@ -26,6 +26,7 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "tma": np.full(32, 8 + 1, np.float32),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
     TILES: np.full(256, 16.0, np.float32),
+    HALF_TILES: np.full(256, 16 * 1.875**2, np.float32),
     **{
         name: np.full(unit.lanes, len(unit.dtypes) * unit.sums, np.float32)
         for name, unit in fragments.UNITS.items()
@@ -38,11 +39,11 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
-the sums of 16 pairs of ones, or of tiles' 16 products; of each dtype how many sums of a fragment
-are right; five more than the products of signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) +
-63 * 1; or how many lanes and words are right."""
+the sums of 16 pairs of ones, or of 16 products of tiles, where ones are 1.875 in fp16; of each
+dtype how many sums of a fragment are right; five more than the products of signed bytes,
+(-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1; or how many lanes and words are right."""
 
-FATAL = ("vdpbf16ps", TILES)
+FATAL = ("vdpbf16ps", *TILE_PRODUCTS)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
@@ -94,6 +95,11 @@ def probe(name: str) -> Plan:
         return _probe_of_unit(name)
     if name in sub_groups.SUB_GROUPS:
         return _probe_of_sub_group(name)
+    if name in TILE_PRODUCTS:
+        source = render("probe_tiles", name=name, instruction=tiles(name))
+        return Plan(
+            (Launch(source, f"probe_{name}", (1,), (1,), (*buffer("ones"), *buffer("out"))),)
+        )
     given = {"instruction": render(name)} if name in FATAL else {}
     if name in byte_dots.INSTRUCTIONS:
         source = render("probe_dot4", name=name, dot=byte_dots.INSTRUCTIONS[name])
@@ -104,6 +110,13 @@ def probe(name: str) -> Plan:
     items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)
     args = (*buffer("ones"), *buffer("out"))
     return Plan((Launch(source, f"probe_{name}", items, items, args),))
+
+
+def tiles(instruction: str) -> str:
+    """Return the macros of AMX's tile registers, whose product is one of `TILE_PRODUCTS`."""
+    from oclgen.render import render
+
+    return render("tiles", half=instruction == HALF_TILES)
 
 
 def _probe_of_unit(name: str) -> Plan:

@@ -186,7 +186,7 @@ def instructions(platform_version: str, device: str) -> frozenset[str]:
     A child has shown them; tiles are among them only where this process may use them, too.
     """
     found = _health_of(platform_version, device)
-    refused = frozenset() if system.allows_tiles() else frozenset((probe.TILES,))
+    refused = frozenset() if system.allows_tiles() else frozenset(probe.TILE_PRODUCTS)
     return frozenset(name for health in found for name in health.instructions) - refused
 
 

@@ -6,7 +6,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from oclgen.families.conv.conv_amx_weights import spreads
-from oclgen.families.gemm.gemm_amx import INSTRUCTION
+from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import BOTH, Values
@@ -17,7 +17,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
 
     None but the default where the device did not show the instruction.
     """
-    if INSTRUCTION not in limits.instructions:
+    if PRODUCTS[problem.dtype] not in limits.instructions:
         return {}
     return {
         # 2 x 2 tiles of sums load least; 1 x 3 fit an odd number of taps

@@ -19,7 +19,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
 
     None but the default where the device did not show the instruction.
     """
-    if gemm_amx.INSTRUCTION not in limits.instructions:
+    if gemm_amx.PRODUCTS[problem.dtype] not in limits.instructions:
         return {}
     return {
         # more tiles of sums load less for each product, and leave more of an edge empty

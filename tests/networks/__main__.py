@@ -19,7 +19,9 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from tests.networks import zoo
@@ -100,18 +102,31 @@ def in_a_process(name: str, seed: int, device: str, limit: float) -> Row:
 
 
 def rows(given: argparse.Namespace, seed: int) -> Iterator[Row]:
-    """Run what is asked for and yield its rows; what is left out is replaced."""
+    """Run what is asked for and yield its rows as they end; what is left out is replaced.
+
+    No more networks of a library run than are wanted, so `given.jobs` does not alter the draw.
+    """
     if given.only:
-        for name in given.only.split(","):
-            yield in_a_process(name, seed, given.device, given.limit)
-        return
+        names = given.only.split(",")
+        wanted, queues = {"": len(names)}, {"": iter(names)}
+    else:
+        wanted = zoo.counts(given.count, given.library)
+        queues = {library: zoo.drawn(library, seed) for library in wanted}
     end = time.monotonic() + given.seconds
-    for library, count in zoo.counts(given.count, given.library).items():
-        for name in zoo.drawn(library, seed):
-            if count == 0 or time.monotonic() > end:
-                break
-            yield (row := in_a_process(name, seed, given.device, given.limit))
-            count -= row.outcome != LEFT_OUT
+    running: dict[Future[Row], str] = {}
+    with ThreadPoolExecutor(given.jobs) as pool:
+        while True:
+            for library, names in queues.items():
+                room = min(wanted[library], given.jobs - len(running))
+                for name in islice(names, room if time.monotonic() < end else 0):
+                    wanted[library] -= 1
+                    asked = pool.submit(in_a_process, name, seed, given.device, given.limit)
+                    running[asked] = library
+            if not running:
+                return
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                yield (row := ended.result())
+                wanted[running.pop(ended)] += row.outcome == LEFT_OUT and not given.only
 
 
 def libraries(text: str) -> tuple[str, ...]:
@@ -147,6 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", default="ocl:0")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of one network")
     parser.add_argument("--seconds", type=float, default=1e9, help="when no other begins")
+    parser.add_argument("--jobs", type=int, default=1, help="networks that run at once")
     parser.add_argument("--json", type=Path, help="where the rows are kept after each")
     parser.add_argument("--markdown", type=Path, help="where they are kept as a table")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -162,6 +162,19 @@ def test_a_resized_output_is_warned_of_once(device: Any, name: str) -> None:
     assert sum("was resized" in str(warning.message) for warning in heard) == 1
 
 
+def test_a_mask_of_bytes_is_warned_of_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps the CPU's warnings until the program's call returns, past filters of Python."""
+    from ocl_backend.dispatch import known_forms
+
+    monkeypatch.setattr(known_forms.KnownForms, "has", lambda *_: False)
+    x, mask = torch.ones(2, 3, dtype=torch.int16), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        chosen = x.to(place(device))[:, mask.to(place(device))]
+    assert chosen.shape == (2, 2)
+    assert sum("torch.uint8" in str(warning.message) for warning in heard) == 1
+
+
 @pytest.mark.parametrize("name", ["uint16", "uint32", "uint64"])
 def test_bits_of_unsigned_integers_and_a_number(device: Any, name: str) -> None:
     """torch hands a number to Python where a tensor is declared, and the CPU computes these."""

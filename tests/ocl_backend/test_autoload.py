@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import ocl_autoload
 import ocl_backend  # noqa: F401 (compiles the shim and notes where it lies)
+from ocl_backend.runtime import shim
 from tests import torch_processes
 
 pytestmark = pytest.mark.usefixtures("any_device")
@@ -188,6 +189,25 @@ def test_word_is_left_where_nothing_was_compiled(
     monkeypatch.setattr(ocl_autoload, "_stamp", lambda: stamp)
     ocl_autoload.remember(Path("shim.so"), [ROOT / "pyproject.toml"], 2)
     assert json.loads(stamp.read_text())["devices"] == 2
+
+
+def test_a_new_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shim of the older sources would lack what the new one defines."""
+    monkeypatch.setattr(ocl_autoload, "_stamp", lambda: tmp_path / "cache" / "known.json")
+    monkeypatch.setattr(ctypes, "PyDLL", lambda path: path)
+    (folder := tmp_path / "csrc").mkdir()
+    (first := folder / "first.cpp").write_text("")
+    ocl_autoload.remember(Path("shim.so"), [first], 2)
+    assert (known := ocl_autoload._known()) is not None and known[1] == 2
+    (folder / "second.cpp").write_text("")
+    assert ocl_autoload._known() is None
+
+
+def test_a_shim_of_other_sources_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources that change while a program runs would be taken for those of its shim."""
+    assert shim.is_of_these_sources()
+    monkeypatch.setattr(shim, "path", lambda: Path("ocl-torch2.13.0-0123456789ab.so"))
+    assert not shim.is_of_these_sources()
 
 
 def test_a_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from oclgen.families.gemm import gemm_amx
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 
 TILES_IN_C = """
 #define TILE_REGISTERS \\
@@ -42,13 +43,28 @@ TILES_IN_C = """
 } } while (0)
 #define TILES_DONE
 """
-"""The macros of `tdpbf16ps.cl.mako`."""
+"""The macros of `tiles.cl.mako`, for bf16."""
+HALVES_IN_C = TILES_IN_C.replace("as_float((word) << 16)", "of_half((word) & 0xffffu)").replace(
+    "as_float((word) & 0xffff0000u)", "of_half((word) >> 16)"
+)
+OF_HALF = """
+float of_half(uint bits)
+{
+    ushort half_bits = bits;
+    return vload_half(0, (const __private half *)&half_bits);
+}
+"""
+
+
+def tiles_in_c(dtype: str = "bf16") -> str:
+    """Return what stands for the macros of tiles of a dtype."""
+    return OF_HALF + HALVES_IN_C if dtype == "fp16" else TILES_IN_C
 
 
 def emulated(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """Return the device as one that has tiles, for kernels whose tiles are words of memory."""
-    monkeypatch.setattr(gemm_amx, "tiles", lambda: TILES_IN_C)
-    instructions = device.limits.instructions | {gemm_amx.INSTRUCTION}
+    monkeypatch.setattr(gemm_amx, "tiles", tiles_in_c)
+    instructions = device.limits.instructions | {*gemm_amx.PRODUCTS.values()}
     return replace(device, limits=replace(device.limits, instructions=instructions))
 
 
@@ -56,6 +72,6 @@ def with_tiles(device: Device, monkeypatch: pytest.MonkeyPatch, in_c: bool) -> D
     """Return the device with tiles in C or its own; skip where it has none."""
     if in_c:
         return emulated(device, monkeypatch)
-    if gemm_amx.INSTRUCTION not in device.limits.instructions:
-        pytest.skip(f"{device.name} has no {gemm_amx.INSTRUCTION}")
+    if TILES not in device.limits.instructions:
+        pytest.skip(f"{device.name} has no {TILES}")
     return device

@@ -13,6 +13,8 @@ from oclgen.families.attention import (
     attention_rows,
     attention_split,
 )
+from oclgen.limits import KIB, Limits
+from oclgen.opencl.probe import FATAL
 from oclgen.problem import AttentionProblem
 
 BASE = AttentionProblem(2, 4, 2, 37, 45, 24, 40)
@@ -154,6 +156,9 @@ LANES = (
 """Each is computed in every direction: blocks of rows of two heads, and of none that is whole; keys
 that all rows see, in tiles of which the last is no whole group."""
 
+XEON = Limits(
+    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**32, 2**34, 16, 16, instructions=frozenset(FATAL)
+)
 AMXES = (
     (HALF, attention_amx.Config(vectors=2, chunk=32, pack=True)),
     (replace(HALF, causal=True), attention_amx.Config(vectors=2, chunk=64, pack=True)),

@@ -38,7 +38,7 @@ from oclgen.problem import (
 from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
-from tests.oclgen.amx_emulated import TILES_IN_C
+from tests.oclgen.amx_emulated import tiles_in_c
 from tests.oclgen.attention_cases import MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
@@ -277,7 +277,7 @@ def run_family(device: Device, name: str) -> int:
     if cases and wanted & UNITS:
         return run_emulated(device, name)
     # what stands for the instructions in OpenCL C: two here, `in_plain_c` for another
-    gemm_pairs.dot, gemm_amx.tiles = lambda: DOT_PAIRS, lambda: TILES_IN_C
+    gemm_pairs.dot, gemm_amx.tiles = lambda: DOT_PAIRS, tiles_in_c
     in_c = wanted & {"cp_async", *FATAL}
     device.limits = replace(device.limits, instructions=frozenset(in_c))
     packing_alone = family.TRAITS.packing is not None and not cases

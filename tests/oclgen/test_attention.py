@@ -11,7 +11,6 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.attention import (
-    attention_amx,
     attention_lanes,
     attention_mma,
     attention_parts,
@@ -19,18 +18,14 @@ from oclgen.families.attention import (
     attention_rows,
     attention_split,
 )
-from oclgen.families.attention.attention_parts import AXES
 from oclgen.keys import parse_attention, parse_key
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.attention_reference import philox, seen
-from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
-from oclgen.measuring.reference import reference
+from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.opencl.probe import FATAL
 from oclgen.problem import AttentionProblem, ProblemError
 from search_spaces.space import SPACES
 from tests.guessed import valid_guesses
-from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.attention_cases import (
     AMXES,
     BASE,
@@ -45,6 +40,7 @@ from tests.oclgen.attention_cases import (
     SHARED_ROWS,
     SPLITS,
     WGMMAS,
+    XEON,
     in_all_directions,
 )
 from tests.oclgen.attention_emulated import emulate
@@ -55,9 +51,6 @@ GPU = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
     instructions=frozenset({"cp_async", "mma", "wgmma"}),
 )  # fmt: skip
-XEON = Limits(
-    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**32, 2**34, 16, 16, instructions=frozenset(FATAL)
-)
 
 
 @pytest.fixture
@@ -129,84 +122,6 @@ def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> 
 def test_rows_in_lanes_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = LANES[case]
     right(device, attention_lanes, replace(problem, direction=direction), config)
-
-
-@pytest.mark.parametrize("case", range(len(AMXES)))
-@pytest.mark.parametrize("in_c", [False, True], ids=["own tiles", "tiles in C"])
-def test_tiles_of_processors_are_right(
-    device: Device, monkeypatch: pytest.MonkeyPatch, case: int, in_c: bool
-) -> None:
-    problem, config = AMXES[case]
-    right(with_tiles(device, monkeypatch, in_c), attention_amx, problem, config)
-
-
-@pytest.mark.parametrize(
-    ("scale", "queries", "mask"), [(-0.5, 76, False), (0.0, 77, True), (-0.5, 78, True)]
-)
-def test_any_scale_of_tiles_is_right(
-    device: Device, monkeypatch: pytest.MonkeyPatch, scale: float, queries: int, mask: bool
-) -> None:
-    monkeypatch.setattr(AttentionProblem, "scale", scale)
-    problem = replace(HALF, queries=queries, causal=True, mask=mask)
-    config = replace(attention_amx.DEFAULT, chunk=32)
-    right(with_tiles(device, monkeypatch, in_c=True), attention_amx, problem, config)
-
-
-@pytest.mark.parametrize("pack", [False, True])
-@pytest.mark.parametrize("in_c", [False, True], ids=["own tiles", "tiles in C"])
-def test_tiles_read_and_write_nothing_around_views(
-    device: Device, monkeypatch: pytest.MonkeyPatch, pack: bool, in_c: bool
-) -> None:
-    """Heads lie between the rows, and NaNs around all."""
-    tiled = with_tiles(device, monkeypatch, in_c)
-    problem = replace(HALF, head_dim=32 if pack else 40, keys=53)
-    config = replace(attention_amx.DEFAULT, vectors=2, pack=pack)
-    rng = np.random.default_rng(0)
-    inside = (slice(None), slice(1, -1), slice(None), slice(3, -2))
-    views, large, buffers, offsets = {}, {}, {}, {}
-    strides: dict[str, int] = {}
-    for role in ("q", "k", "v", "out"):
-        batch, heads, rows, items = problem.buffers[role]
-        array = np.full((batch, rows + 2, heads, items + 5), np.nan, np.float32)
-        array[inside] = rng.standard_normal((batch, rows, heads, items), dtype=np.float32)
-        large[role] = encode(array, "bf16")
-        views[role] = decode(large[role][inside].swapaxes(1, 2), "bf16")
-        buffers[role] = tiled.upload(large[role])
-        offsets[role] = heads * (items + 5) + 3
-        steps = (array[0].size, items + 5, heads * (items + 5))
-        strides |= {f"{role}_{axis}": step for axis, step in zip(AXES, steps, strict=False)}
-    lse = np.zeros(problem.buffers["lse"], np.float32)
-    buffers["lse"] = tiled.upload(lse)
-    tiled.prepare(attention_amx.plan(problem, config), buffers, offsets, strides).run()
-
-    got = tiled.download(buffers["out"], large["out"])
-    found = decode(got[inside].swapaxes(1, 2), "bf16")
-    expected = reference(problem, {role: views[role] for role in ("q", "k", "v")})
-    _, reason = compare(found, expected, TOLERANCE["bf16"])
-    assert not reason
-    got[inside] = large["out"][inside]
-    assert np.array_equal(got, large["out"])
-
-
-def test_what_tiles_cannot_do_is_refused() -> None:
-    config = attention_amx.DEFAULT
-    assert "tdpbf16ps" in str(config.why_not(HALF, GPU))
-    assert "chunk=40" in str(replace(config, chunk=40).why_not(HALF, XEON))
-    assert not attention_amx.serves(BASE)
-    assert not attention_amx.serves(replace(HALF, direction="bwd"))
-
-
-def test_tiles_are_guessed_first_where_they_are_not_mostly_empty() -> None:
-    for rows in (4, 16, 64, 65, 300):
-        problem = AttentionProblem(1, 8, 8, rows, 300, 64, 64, "bf16")
-        first = next(valid_guesses(problem, XEON))
-        assert first.family == "attention_amx"
-        assert first.config.vectors == (1 if rows <= 16 else 2)
-        assert first.config.pack == (rows > 64)
-    one = AttentionProblem(1, 8, 8, 1, 300, 64, 64, "bf16")
-    assert attention_amx.guesses(one, XEON) == []
-    no_tiles = replace(XEON, instructions=frozenset())
-    assert attention_amx.guesses(problem, no_tiles) == []
 
 
 @pytest.mark.parametrize("case", range(len(MMAS)))

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from oclgen.families.conv import conv_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION
+from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.amx_emulated import with_tiles
@@ -19,7 +20,7 @@ from tests.oclgen.conv_cases import SHAPES, label
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
-    instructions=frozenset({INSTRUCTION}),
+    instructions=frozenset({TILES}),
 )  # fmt: skip
 LAYER = ConvProblem(8, 64, 28, 28, 128, 3, 3, 2, 2, 1, 1, dtype="bf16")
 CHANGES: dict[str, Any] = {"strips": 2, "vecs": 2, "loop_m": 3, "channels_fastest": False}
@@ -56,6 +57,13 @@ def check(device: Device, problem: ConvProblem, config: conv_amx.Config) -> None
     assert result.error < 4e-3
 
 
+@pytest.mark.parametrize("problem", EVERY_WAY[::5], ids=label)
+def test_fp16(tiled: Device, problem: ConvProblem) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    check(tiled, replace(problem, dtype="fp16"), conv_amx.DEFAULT)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_parameter_changes_the_text(layout: Any) -> None:
     problem, base = replace(LAYER, layout=layout), conv_amx.DEFAULT
@@ -67,13 +75,13 @@ def test_every_parameter_changes_the_text(layout: Any) -> None:
 
 
 def test_refusals_name_the_numbers() -> None:
-    assert INSTRUCTION in (conv_amx.DEFAULT.why_not(LAYER, Limits()) or "")
+    assert TILES in (conv_amx.DEFAULT.why_not(LAYER, Limits()) or "")
     reason = replace(conv_amx.DEFAULT, strips=3, vecs=2).why_not(LAYER, XEON)
     assert reason is not None and "strips=3" in reason and "11 tiles" in reason and "8" in reason
 
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
-    assert not conv_amx.serves(replace(LAYER, dtype="fp16"))
+    assert not conv_amx.serves(replace(LAYER, dtype="fp32"))
     assert not conv_amx.serves(replace(LAYER, direction="bwd_weights"))
     assert conv_amx.guesses(LAYER, Limits()) == []
     assert len(space_of("conv_amx", LAYER, Limits())) == 0

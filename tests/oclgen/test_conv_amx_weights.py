@@ -12,10 +12,11 @@ from oclgen.families.conv import conv_amx_weights
 from oclgen.families.conv.conv_amx_weights import INPUTS, OUTPUTS
 from oclgen.families.conv.correlation import windows
 from oclgen.families.conv.flat_positions import positions_of
-from oclgen.families.gemm.gemm_amx import INSTRUCTION
+from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.plan import Plan
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
@@ -78,6 +79,13 @@ def check(device: Device, problem: ConvProblem, config: conv_amx_weights.Config)
     assert result.error < 4e-3
 
 
+@pytest.mark.parametrize("problem", EVERY_WAY[::5], ids=label)
+def test_fp16(tiled: Device, problem: ConvProblem) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    check(tiled, replace(problem, dtype="fp16"), conv_amx_weights.DEFAULT)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_parameter_changes_the_text(layout: Any) -> None:
     problem, base = replace(LAYER, layout=layout), conv_amx_weights.DEFAULT
@@ -104,8 +112,8 @@ def test_refusals_name_the_numbers(changes: dict[str, Any], words: tuple[str, ..
 
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
-    assert INSTRUCTION in (conv_amx_weights.DEFAULT.why_not(LAYER, Limits()) or "")
-    assert not conv_amx_weights.serves(replace(LAYER, dtype="fp16"))
+    assert TILES in (conv_amx_weights.DEFAULT.why_not(LAYER, Limits()) or "")
+    assert not conv_amx_weights.serves(replace(LAYER, dtype="fp32"))
     assert not conv_amx_weights.serves(replace(LAYER, direction="fwd"))
     assert not conv_amx_weights.serves(replace(LAYER, groups=64))
     assert conv_amx_weights.guesses(LAYER, Limits()) == []
@@ -159,7 +167,7 @@ def test_a_tap_reads_at_one_distance_from_every_result(problem: ConvProblem, spr
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_words_hold_a_position_and_its_pair(device: Device, layout: Any) -> None:
-    """No word of a channel is left as it was, and gaps between rows are zero."""
+    """All words of channels are written, and gaps between rows are zero."""
     problem = ConvProblem(
         3, 18, 5, 21, 17, 3, 3, 1, 1, 1, 1, dtype="bf16", direction="bwd_weights", layout=layout
     )

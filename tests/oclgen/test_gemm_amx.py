@@ -13,13 +13,14 @@ import pytest
 from oclgen import system
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, STEP
+from oclgen.families.gemm.gemm_amx import PRODUCTS, STEP
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench, compare, decode, encode
 from oclgen.measuring.reference import reference
 from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
 from search_spaces.space import seeds_of, space_of
@@ -28,7 +29,7 @@ from tests.oclgen.gemm_cases import AMX, AMXES, BASE, BATCHES, EPILOGUES, label
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
-    instructions=frozenset({INSTRUCTION}),
+    instructions=frozenset({TILES}),
 )  # fmt: skip
 PROBLEM = GemmProblem(200, 320, 400, dtype="bf16")
 CONFIG = AMX
@@ -86,8 +87,8 @@ def test_refusals_name_the_numbers(
 
 
 def test_only_processors_that_showed_the_instruction_are_served() -> None:
-    assert INSTRUCTION in (gemm_amx.DEFAULT.why_not(PROBLEM, Limits()) or "")
-    assert not gemm_amx.serves(replace(PROBLEM, dtype="fp16"))
+    assert TILES in (gemm_amx.DEFAULT.why_not(PROBLEM, Limits()) or "")
+    assert not gemm_amx.serves(replace(PROBLEM, dtype="fp32"))
     assert len(space_of("gemm_amx", PROBLEM, Limits())) == 0
     assert gemm_amx.guesses(PROBLEM, Limits()) == []
     for text in ("1024x1024x1024:bf16", "197x768x768:bf16:nt", "16x4096x4096:bf16:tt"):
@@ -102,7 +103,7 @@ def test_a_process_that_may_not_use_tiles_is_offered_none(
 ) -> None:
     """A child may show the instruction where its parent gets no permission."""
     monkeypatch.setattr(system, "allows_tiles", lambda: False)
-    assert INSTRUCTION not in runtimes.instructions(device.info.runtime_version, device.info.name)
+    assert TILES not in runtimes.instructions(device.info.runtime_version, device.info.name)
 
 
 def test_no_other_system_is_asked_for_permission(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +152,16 @@ def test_sizes_and_transposes(tiled: Device, config: gemm_amx.Config) -> None:
             assert_right(tiled, problem, config)
             tried += 1
     assert tried >= 2
+
+
+@pytest.mark.parametrize("config", AMXES)
+def test_products_of_fp16(tiled: Device, config: gemm_amx.Config) -> None:
+    if PRODUCTS["fp16"] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS['fp16']}")
+    for m, n, k in SIZES:
+        problem = GemmProblem(m, n, k, dtype="fp16", trans_b=config.swap)
+        if not config.why_not(problem, tiled.limits):
+            assert_right(tiled, problem, config)
 
 
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)

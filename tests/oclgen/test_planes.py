@@ -95,6 +95,17 @@ def test_filters_lie_as_their_strides_say(device: Device, channels_last: bool, s
     assert np.array_equal(got, wanted if channels_last else wanted.transpose(0, 3, 1, 2))
 
 
+@pytest.mark.parametrize("count", [1, 4, 11, 35])
+def test_loads_in_flight_change_no_sum(device: Device, count: int) -> None:
+    """Loads beyond the last plane, and beyond the last weight of a round, are added nowhere."""
+    planes = random(1, count, 3, 3, 2, 8)
+    given = {"planes": np.concatenate([planes, np.full_like(planes[:1], np.nan)])}
+    given["w"] = np.full((3, 3, 2, 5), 9, np.float32)
+    named = {f"w_stride_{axis}": stride for axis, stride in enumerate((30, 1, 10, 5))}
+    ahead = replace(sum_weights(WEIGHTS, count, 8, 4), in_flight=16, local_size=10)
+    assert np.array_equal(run(device, ahead, given, **named)["w"], in_order(planes)[..., :5])
+
+
 def test_the_result_may_be_the_first_plane(device: Device) -> None:
     planes = random(1, 5, 70)
     added = Sum(GemmProblem(1, 1, 1), 5, (1, 1, 70), buffer("m"), local_size=32, role="m")

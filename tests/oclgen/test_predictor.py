@@ -131,7 +131,7 @@ def test_uneven_rows_count_as_even_where_a_family_copies_them_as_others() -> Non
     ("problem", "expected"),
     [
         (GemmProblem(512, 705, 84, dtype="bf16"), "gemm_pairs"),
-        (GemmProblem(7, 1326, 1475, trans_a=True, trans_b=True, dtype="bf16"), "gemm_pairs"),
+        (GemmProblem(40, 1326, 1475, trans_a=True, trans_b=True, dtype="bf16"), "gemm_pairs"),
         (GemmProblem(512, 705, 84), "gemm_register"),
         (GemmProblem(2, 230, 364, trans_a=True, dtype="bf16"), "gemm_register"),
         (BF16_LAYER, "conv_pairs"),

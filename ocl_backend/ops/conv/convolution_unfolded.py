@@ -284,11 +284,22 @@ def weights_of(plan: Unfolded, w: Tensor) -> Tensor:
 
 
 def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
-    """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirror` unfolds."""
-    taps, rest = range(2, 2 + plan.count), range(2 + plan.count, w.dim())
-    order = (*taps, 0, 1, *rest) if plan.pixels else (0, *taps, 1, *rest)
-    flipped = w.flip([*taps]).permute(order)
-    return flipped.reshape(-1, plan.w[1], *plan.w[2 + plan.count :])
+    """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirror` unfolds.
+
+    Along one dimension taps are copied one by one to where they are met: to mirror all of w and
+    then to exchange taps and channels would copy it twice.
+    """
+    taps, rest = plan.w[2 : 2 + plan.count], plan.w[2 + plan.count :]
+    if plan.count > 1:
+        dims = range(2, 2 + plan.count)
+        order = (0, *dims, 1, *range(2 + plan.count, w.dim()))
+        return w.flip([*dims]).permute(order).reshape(-1, plan.w[1], *rest)
+    mirrored = _like(w, (plan.w[0] * taps[0], plan.w[1], *rest))
+    apart, dim = ((taps[0], plan.w[0]), 0) if plan.pixels else ((plan.w[0], taps[0]), 1)
+    view = mirrored.view(*apart, *mirrored.shape[1:])
+    for tap in range(taps[0]):
+        view.select(dim, taps[0] - 1 - tap).copy_(w.select(2, tap))
+    return mirrored
 
 
 def _rest(plan: Unfolded) -> tuple[list[int], list[int], list[int]]:

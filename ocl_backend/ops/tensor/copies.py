@@ -47,6 +47,9 @@ WORDS = {
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
 innermost."""
+RUN_ITEMS, RUNS = 1024, range(4, 4097)
+"""Items that a work-item of a CPU copies by runs of neighbours, and the lengths of such runs.
+Shorter ones are walked along another dimension, and of longer ones work-items have parts."""
 
 
 def register() -> None:
@@ -146,7 +149,7 @@ def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelL
     """Prepare a copy whose work-items follow the target's items in order."""
     items = prod(dim.size for dim in dims)
     group = min(GROUP, devices()[device].limits.max_work_group)
-    text = _source("strided_copy", types, len(dims), wide, flat=True)
+    text = _source("strided_copy", types, len(dims), wide, flat=True, run=0)
     pointers, numbers = _arguments(types, dims, wide)
     arguments = [*pointers, _index(wide)(items), *numbers]
     return prepare(device, text, "strided_copy", (round_up(items, group),), arguments, (group,))
@@ -154,12 +157,28 @@ def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelL
 
 def _by_rows(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelLaunch:
     """Prepare a copy whose work-items walk an inner dimension without divisions."""
+    *others, fastest = dims
+    if others and (fastest.source, fastest.target) == (1, 1) and fastest.size in RUNS:
+        return _by_runs(device, types, fastest.size, others, wide)
     inner = _inner(dims)
     outer = [dim for dim in dims if dim is not inner]
-    text = _source("strided_copy", types, len(outer), wide, flat=False)
+    text = _source("strided_copy", types, len(outer), wide, flat=False, run=0)
     pointers, numbers = _arguments(types, (inner, *outer), wide)
     sizes = inner.size, prod(dim.size for dim in outer)
     return prepare(device, text, "strided_copy", sizes, [*pointers, *numbers])
+
+
+def _by_runs(
+    device: int, types: Types, size: int, outer: Sequence[Dim], wide: bool
+) -> KernelLaunch:
+    """Prepare a copy whose work-items copy runs of `size` neighbours, one after the other."""
+    run = ceil_div(RUN_ITEMS, size)
+    text = _source("strided_copy", types, len(outer), wide, flat=False, run=run)
+    pointers, numbers = _arguments(types, outer, wide)
+    runs = prod(dim.size for dim in outer)
+    kind = _index(wide)
+    arguments = [*pointers, kind(runs), kind(size), *numbers]
+    return prepare(device, text, "strided_copy", (ceil_div(runs, run),), arguments, (1,))
 
 
 def _tiled(

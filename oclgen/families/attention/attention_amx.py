@@ -15,6 +15,7 @@ from oclgen.families.gemm import gemm_amx
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES
 from oclgen.parameters import Range
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, AttentionProblem, Problem
@@ -44,7 +45,7 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if self.chunk % STEP:
             return f"chunk={self.chunk} is no multiple of {STEP}, the keys of a tile of values"
-        return limits.why_no(gemm_amx.INSTRUCTION)
+        return limits.why_no(TILES)
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -52,7 +53,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(vectors=1, chunk=256, pack=True)
-TRAITS = Traits(rank=493, instructions=frozenset({gemm_amx.INSTRUCTION}), rate=16)
+TRAITS = Traits(rank=493, instructions=frozenset({TILES}), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
@@ -67,7 +68,7 @@ def rows_of(problem: AttentionProblem) -> int:
 
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if gemm_amx.INSTRUCTION not in limits.instructions or rows_of(problem) < LEAST_ROWS:
+    if TILES not in limits.instructions or rows_of(problem) < LEAST_ROWS:
         return []
     rows = rows_of(problem)
     first = Config(1 if rows <= SIDE else 2, 512, pack=rows > MOST_UNPACKED)

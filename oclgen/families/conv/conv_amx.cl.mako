@@ -1,5 +1,5 @@
 <%doc>
-Correlation in bf16 in the tile registers of AMX: a row of a tile is a pixel, a column a channel of
+Correlation in bf16 or fp16 in the tile registers of AMX: a row of a tile is a pixel, a column a channel of
 the result.
 
 Images come as pixels whose summed channels are neighbours, with zeros around them where taps reach
@@ -56,7 +56,7 @@ ${planes.store(count)}\
             for (int tx = 0; tx < TAPS_W; ++tx) {
                 const int at = (ty * TAP_STEP_H * READ_W + tx * TAP_STEP_W) * PIXEL${f" + {32 * steps}" if not count else ""};
                 const int tap = (KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W;
-                __global const elem_t *w = weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
+                __global const ushort *w = (__global const ushort *)weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
                 for (int step = 0; step < ${count or 1}; ++step) {
 % for j in columns:
                     TILE_LOAD(${first_b + j}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
@@ -137,7 +137,7 @@ ${term_parameters}\
 <% tile = f"min(next * {strips} + {i}, TILES - 1)" if i else f"next * {strips}" %>\
         const int tile${i} = ${tile}, column${i} = tile${i} % COLUMNS, row${i} = tile${i} / COLUMNS % RESULTS_H;
         const long image${i} = tile${i} / (COLUMNS * RESULTS_H);
-        __global const elem_t *in${i} = in + image${i} * READ_IMAGE
+        __global const ushort *in${i} = (__global const ushort *)in + image${i} * READ_IMAGE
             + (row${i} * STEP_H * READ_W + column${i} * (RESULTS * STEP_W)) * PIXEL;
 % endfor
 % if steps:

@@ -1,4 +1,4 @@
-"""Convolution in bf16 on processors with AMX, forward and backward-data.
+"""Convolution in 16 bits on processors with AMX, forward and backward-data.
 
 A tile of A is pixels of a row of results, a tile of B channels of the result. What a tap reads of
 neighbouring pixels lies in memory at one distance, so that no patches are made: tiles are loaded
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeGuard
 from oclgen.families.conv.conv_register import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SHAPES, SIDE, STEP
+from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SHAPES, SIDE, STEP
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.lane_packing import pack_weights, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of
@@ -57,7 +57,7 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := limits.why_no(INSTRUCTION):
+        if reason := limits.why_no(PRODUCTS[problem.dtype]):
             return reason
         if (needed := self.strips * self.vecs + self.strips + self.vecs) > REGISTERS:
             return (
@@ -82,7 +82,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)
-TRAITS = Traits(rank=160, instructions=frozenset({INSTRUCTION}), rate=16)
+TRAITS = Traits(rank=160, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 class Halo(NamedTuple):
@@ -97,12 +97,12 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
         return False
     channels = min(problem.in_channels, problem.out_channels) // problem.groups
-    return problem.dtype == "bf16" and channels >= LEAST_CHANNELS
+    return problem.dtype in PRODUCTS and channels >= LEAST_CHANNELS
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if INSTRUCTION not in limits.instructions:
+    if PRODUCTS[problem.dtype] not in limits.instructions:
         return []
     part = parts_of(problem)[0]
     shapes = [shape for shape in SHAPES if SIDE * (shape[1] - 1) < part.channels]
@@ -268,7 +268,7 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, weights:
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
-            tiles=gemm_amx.tiles(),
+            tiles=gemm_amx.tiles(problem.dtype),
             own=store_channels(problem, SIDE) if in_pixels else transpose_text(SIDE),
             **epilogue(problem, "out"),
             sizes={**_sizes(problem, part, in_place), "TAPS_W": runs.taps_w},

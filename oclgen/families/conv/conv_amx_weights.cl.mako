@@ -32,7 +32,7 @@ preamble, tiles     STORE; the tile registers
     per_row = len(taps) // kernel_h
     own = len(taps) if rows_together else per_row
     pairs = inputs * own
-    out_type = "float" if split > 1 else "elem_t"
+    out_type, stored = ("float", "float") if split > 1 else ("elem_t", "ushort")
     filter_step, depth_step, row_step, column_step = steps_of_w
     squares = columns == depth and own == len(taps) and (strided or not in_pixels)
     at_once = 1 if split > 1 else 2
@@ -47,8 +47,10 @@ ${transpose}
 // Rounds a vector, and the one behind it for the upper halves.
 float16 rounded(const float *from)
 {
-    const uint16 low = as_uint16(vload16(0, from)), high = as_uint16(vload16(1, from));
-    return as_float16(((low + 0x7fffu + ((low >> 16) & 1u)) >> 16) | ((high + 0x7fffu + ((high >> 16) & 1u)) & 0xffff0000u));
+    ushort both[32];
+    STORE16(vload16(0, from), (elem_t *)both);
+    STORE16(vload16(1, from), (elem_t *)(both + 16));
+    return as_float16(convert_uint16(vload16(0, both)) | convert_uint16(vload16(1, both)) << 16);
 }
 % endif
 
@@ -135,7 +137,7 @@ void conv_amx_weights(
         for (int b = 0; b < ${inputs} && channel < ${channels}; ++b) {
             const int column = (first_n + b) * 16, count = min(${columns} - column, 16) * ${own};
             const float *of = sums + ((i / 16 * ${pairs} + b * ${own}) * 16 + i % 16) * 16;
-            ${"float" if split > 1 else "ushort"} line[${at_once}][${16 * own + 16}];
+            ${stored} line[${at_once}][${16 * own + 16}];
             for (int t = ${(own - 1) // 16 * 16}; count > 0 && t >= 0; t -= 16) {
                 float16 square[16];
 % for k in range(16):
@@ -153,7 +155,7 @@ void conv_amx_weights(
 % endfor
             }
             for (int o = 0; o < ${at_once} && channel + o < ${channels}; ++o) {
-                __global ${out_type} *w = out + (channel + o) * (long)${filter_step} + column * ${depth_step};
+                __global ${stored} *w = (__global ${stored} *)(out + (channel + o) * (long)${filter_step} + column * ${depth_step});
                 int j = 0;
                 for (; j + 16 <= count; j += 16) {
                     vstore16(vload16(0, line[o] + j), 0, w + j);

@@ -1,4 +1,4 @@
-"""Gradient of weights in bf16 on processors with AMX: tiles are output and input channels.
+"""Gradient of weights in 16 bits on processors with AMX: tiles are output and input channels.
 
 It is `conv_pairs_weights` with tiles in the place of vectors; processors without AMX, and other
 dtypes, stay with that one.
@@ -15,7 +15,7 @@ from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import INSTRUCTION, REGISTERS, SIDE
+from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SHAPES, SIDE
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights
@@ -42,8 +42,6 @@ LEAST_STEPS = 16
 """Steps of a slice that take longer than to write and to add its sums."""
 ITEMS_PER_UNIT = 2
 """Work-items that a core wants to share the work; with fewer the positions are split."""
-SHAPES = ((2, 2), (1, 3), (1, 2), (1, 1))
-"""Tiles of output channels and of columns to guess, whose sums lie in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        return limits.why_no(INSTRUCTION) or self._shape_conflict(problem)
+        return limits.why_no(PRODUCTS[problem.dtype]) or self._shape_conflict(problem)
 
     def _shape_conflict(self, problem: ConvProblem) -> str | None:
         if self.item_m % SIDE or self.item_n % SIDE:
@@ -116,7 +114,7 @@ class Config(BaseConfig):
 DEFAULT = Config(
     item_m=16, item_n=16, loop_m=1, inputs=1, steps=64, rows_together=False, spread=False, split=1
 )
-TRAITS = Traits(rank=170, instructions=frozenset({INSTRUCTION}), rate=16)
+TRAITS = Traits(rank=170, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
@@ -125,12 +123,12 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         return False
     channels = min(problem.in_channels, problem.out_channels) // problem.groups
     fits = channels >= LEAST_CHANNELS and problem.kernel_w <= MAX_KERNEL_W
-    return fits and problem.dtype == "bf16"
+    return fits and problem.dtype in PRODUCTS
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if INSTRUCTION not in limits.instructions:
+    if PRODUCTS[problem.dtype] not in limits.instructions:
         return []
     spread = spreads(problem)
     found = []
@@ -216,7 +214,7 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
-            tiles=gemm_amx.tiles(),
+            tiles=gemm_amx.tiles(problem.dtype),
             transpose=transpose_text(SIDE),
             in_pixels=in_pixels,
             tiles_m=tiles_m,

@@ -28,8 +28,12 @@ FEW_CHUNKS = 2
 SIDE_BY_SIDE = 64
 """Channels up to which groups share a tile, the least that one has: with fewer it is as slow."""
 SUM_ITEMS, SUM_DEPTHS, MANY_TAPS = 256, 32, 100
-"""Work-items of a work-group that sums weights. It sums all taps of a multiple of 32 depths of a
-channel, as many as give each of them a weight; of 16 where taps would fill local memory."""
+"""Work-items, at most, of a work-group that sums weights. It sums all taps of a multiple of 32
+depths of a channel, as many as give each of them a weight, or of all depths if they are fewer; of
+16 where taps would fill local memory. Work-items are as many as share its weights evenly in rounds.
+"""
+IN_FLIGHT = 16
+"""Loads that such a work-item begins before it adds: 8 are slower with hundreds of planes."""
 
 
 def chunk(problem: ConvProblem) -> int:
@@ -317,11 +321,14 @@ def weights_plane_bytes(p: ConvProblem) -> int:
 
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
-    taps = p.kernel_h * p.kernel_w
+    taps, depth = p.kernel_h * p.kernel_w, p.in_channels // p.groups
     padded = Image(merged(p), "x").padded
     most = max(SUM_ITEMS // taps // SUM_DEPTHS, 1) * SUM_DEPTHS
-    span = min(most, round_up(padded, SUM_DEPTHS)) if taps <= MANY_TAPS else SUM_DEPTHS // 2
-    return planes_of.sum_weights(p, planes, padded, span, together(p)).launch()
+    span = min(most if taps <= MANY_TAPS else SUM_DEPTHS // 2, depth)
+    whole = planes_of.sum_weights(p, planes, padded, span, together(p))
+    rounds = ceil_div(taps * span, SUM_ITEMS)
+    items = round_up(ceil_div(taps * span, rounds), SUM_DEPTHS)
+    return replace(whole, local_size=items, in_flight=IN_FLIGHT).launch()
 
 
 def weights_sizes(p: ConvProblem) -> str:

@@ -20,6 +20,7 @@ bias, residual      add bias[channel], and what lies as the output does
 in_pixels           channels of a pixel of the output are neighbours, else pixels of a plane
 pairs               None, or how `conv_pairs` has it: depths are pairs of bf16, the words whose
                     halves its instruction multiplies and adds
+widened             images are fp32 whatever the storage type of the output is
 store_step          distance of neighbouring results in the output
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
 </%doc>
@@ -36,7 +37,7 @@ own                 text of the function that stores: transpose (planes), store_
     read_pixels = pairs.of_pixels if pairs else in_pixels
     packed_by_pixel = bool(pairs) or in_pixels
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
-    read = "PAIR" if pairs else "LOAD1"
+    read = "PAIR" if pairs else "*" if widened else "LOAD1"
 %>\
 ${preamble}
 ${activation}
@@ -164,7 +165,7 @@ ${tap(run.reached, "j", " " * 20)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
-    __global const elem_t *restrict ${"read" if pairs else "in"}, const long offset_in,
+    __global const ${"float" if widened else "elem_t"} *restrict ${"read" if pairs else "in"}, const long offset_in,
     __global const ${word} *restrict weights, const long offset_weights,
 ${term_parameters}\
     __global elem_t *restrict out, const long offset_out)

@@ -24,6 +24,7 @@ from oclgen.families.parts.caches import CACHE, LINE, are_held
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.lane_packing import lanes, pack_lanes, pack_weights, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing
+from oclgen.families.parts.widening import WIDENED, is_widened, widen, widened_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Unroll, Vector
@@ -80,7 +81,7 @@ class Config(BaseConfig):
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         packed = packing(parts_of(problem)[0], problem, self)
-        return Needs((Frame(NAME, (1, 1, 1)),), ((PACKED, packed.bytes),))
+        return Needs((Frame(NAME, (1, 1, 1)),), _workspaces(problem, packed))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of weights of channels and elements of images."""
@@ -183,11 +184,16 @@ def even_cuts(width: int, limits: Limits) -> tuple[int, ...]:
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return a launch that packs the weights and one per correlation."""
+    """Return a launch that packs the weights, one that widens images, and one per correlation."""
     parts = parts_of(problem)
     packed = packing(parts[0], problem, config)
+    prepared = (_pack(problem, config, parts[0], packed), *widen(problem, operands(problem)[1]))
     launches = (correlate(NAME, problem, config, part, packed) for part in parts)
-    return Plan((_pack(problem, config, parts[0], packed), *launches), ((PACKED, packed.bytes),))
+    return Plan((*prepared, *launches), _workspaces(problem, packed))
+
+
+def _workspaces(problem: ConvProblem, packed: Packing) -> tuple[tuple[str, int], ...]:
+    return ((PACKED, packed.bytes), *widened_space(problem, operands(problem)[1]))
 
 
 def _pack(problem: ConvProblem, config: Config, part: Correlation, packed: Packing) -> Launch:
@@ -323,6 +329,7 @@ def correlate(
     grid = (packed.tiles * part.groups, part.batch // config.images * part.rows.results * columns)
 
     in_pixels = problem.layout == "nhwc"
+    images = pairs.role if pairs else WIDENED if is_widened(problem) else read
 
     @LazyText
     def text() -> str:
@@ -335,6 +342,7 @@ def correlate(
             own=own,
             sizes=_sizes(problem, part, packed, pairs is not None) | {"COLUMNS": columns},
             pairs=pairs,
+            widened=images == WIDENED,
             pieces=codes,
             counts=stored_counts((piece.results for piece in codes), config.vec),
             **epilogue(problem, "out"),
@@ -349,7 +357,7 @@ def correlate(
         global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
         local_size=(1, 1, 1),
         args=(
-            *buffer(pairs.role if pairs else read),
+            *buffer(images),
             *buffer(PACKED),
             *terms(problem),
             *buffer(written),

@@ -21,6 +21,7 @@ outputs_fastest     neighbouring work-items differ in output channels, else in i
 in_pixels           images are pixels of channels, and weights have strides
 in_place            y is read as it lies in pixels: the last block of output channels begins earlier
 edge                item_c does not divide the input channels of a group
+widened             x is fp32 whatever the storage type of w is
 pairs               None, or the text of `conv_pairs_weights`' instruction: positions are pairs of
                     neighbours along a row, words of bf16 whose products it adds. Rows of words of x
                     begin with the padding, so that no run leaves out a tap
@@ -85,7 +86,7 @@ void scatter(const ${vf} value, __global ${out_type} *out, ${"const long apart, 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
     __global const ${"elem_t" if in_place else word} *restrict ${y}, const long offset_${y},
-    __global const ${'uint' if pairs else 'elem_t'} *restrict x, const long offset_x,
+    __global const ${'uint' if pairs else 'float' if widened else 'elem_t'} *restrict x, const long offset_x,
     __global ${out_type} *restrict out, const long offset_out${"".join(f", const long {name}" for name in strides)}${"".join(f", const int {name}" for name in given)})
 {
     const int block = (int)get_global_id(${output_dim}) % BLOCKS;
@@ -138,7 +139,7 @@ void ${kernel}(
 % for i in range(item_c):
 % for s in run.reached:
 <% place = f"x + at_x + c{i}{x_channel} + {s} * {x_tap}" %>\
-            const ${word} x${i}_${s} = ${f"*({place})" if pairs else f"LOAD1({place})"};
+            const ${word} x${i}_${s} = ${f"*({place})" if pairs or widened else f"LOAD1({place})"};
 % for u in range(vecs):
 % if pairs:
             DOT_PAIRS(acc${i}_${s}_${u}, (${words})(x${i}_${s}), y${u});

@@ -44,8 +44,8 @@ class Side:
 class Positions:
     """Positions of the results of all images, and planes [rows of planes][columns of planes].
 
-    A word of a plane pairs a position with the one `half` behind it, so that results make up half
-    as many words, and no tap parts a pair.
+    A plane's words pair a position with the one `half` behind it, so that results make up half as
+    many words, and no tap parts a pair.
     """
 
     batch: int
@@ -61,7 +61,7 @@ class Positions:
 
     @property
     def words(self) -> int:
-        """Words of a plane, in whole steps: as far as the farthest tap reads."""
+        """Words of a plane, in whole steps: `half`, and what the farthest tap reads behind."""
         return self.half + round_up(max(tap.distance for tap in self.taps), WORDS)
 
     @property

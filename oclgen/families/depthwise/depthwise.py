@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
 from oclgen.families.depthwise.depthwise_text import Row
-from oclgen.families.depthwise.guessed import pixel_patches, plane_guesses
+from oclgen.families.depthwise.guessed import pixel_patches, plane_guesses, vectors_on_gpu
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -22,6 +22,7 @@ from oclgen.families.depthwise.patches import (
     is_depthwise,
     last_vector,
     layout_conflict,
+    packed_taps,
     phases,
     pixel_lanes,
     taps_of,
@@ -30,11 +31,13 @@ from oclgen.families.depthwise.patches import (
 from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.growing import parted
+from oclgen.families.parts.lane_packing import pack_lanes
+from oclgen.families.parts.packing import PACKED, Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
-from oclgen.problem import DTYPES, ConvProblem, Problem
+from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered
 from oclgen.render import STORED, dtype_preamble, render
 
@@ -50,10 +53,11 @@ FEW_TAPS = 25
 FEW_HELD = 80
 """Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
 LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
-"""Work-items of a work-group on a processor, and the work-groups of a core below which it has the
-fewer."""
+"""Work-items of a group on a processor, and groups of a core below which one has the fewer."""
+PACKED_LANES = 8
+"""Channels of a vector from which on weights are packed; GPUs have shorter vectors."""
 GROUPS_PER_UNIT = 16
-"""Work-groups of a compute unit below which a work-item computes fewer patches."""
+"""Work-groups of a GPU's unit below which a work-item computes fewer patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class Config(BaseConfig):
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         kernel = KERNELS[problem.layout]
-        return Needs((Frame(kernel, self.local_sizes(problem), self.local_bytes(problem)),))
+        frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
+        return Needs((frame,), sizes_of(_packing(problem, self)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, whose window lies in private memory."""
@@ -186,7 +191,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
             return _pixels_on_cpu(problem, limits)
         return [
             _in_blocks(problem, limits, *shape, vec)
-            for vec in _vectors(problem)
+            for vec in vectors_on_gpu(problem, FEW_TAPS)
             for shape in _shapes(problem, vec)
         ]
     return [Config(*patch) for patch in plane_guesses(problem, limits)]
@@ -244,13 +249,6 @@ def _shapes(problem: ConvProblem, vec: int) -> list[tuple[int, int]]:
     return sorted(shapes, key=lambda shape: max(_held(problem, shape[0], shape[1], vec), FEW_HELD))
 
 
-def _vectors(problem: ConvProblem) -> tuple[int, ...]:
-    """Return widths of channel vectors for a GPU: words, unless a window needs many registers."""
-    if problem.in_channels % 2 or DTYPES[problem.dtype] == 4:
-        return (1,)
-    return (2, 1) if problem.kernel_h * problem.kernel_w <= FEW_TAPS else (1, 2)
-
-
 def _in_blocks(
     problem: ConvProblem, limits: Limits, patch_h: int, patch_w: int, vec: int
 ) -> Config:
@@ -275,8 +273,15 @@ def _blocks(problem: ConvProblem, config: Config) -> tuple[int, int]:
     )
 
 
+def _packing(problem: ConvProblem, config: Config) -> list[Packing]:
+    """Return how weights are packed; none: they are read as they lie, or from local memory."""
+    packs = config.vec_c >= PACKED_LANES and not config.in_blocks(problem)
+    return [packed_taps(problem, config.vec_c)] if packs else []
+
+
 def plan(problem: ConvProblem, config: Config) -> Plan:
-    """Return one launch, which computes all correlations."""
+    """Return a launch that packs weights, where that pays, and one for all correlations."""
+    packed = _packing(problem, config)
     weights, read, written = operands(problem)
     pixels = problem.layout == "nhwc"
     rows, cols = phases(problem)
@@ -313,14 +318,14 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         local_size=local,
         args=(
             *buffer(read),
-            *buffer(weights),
+            *buffer(PACKED if packed else weights),
             *terms(problem),
             *buffer(written),
             *map(Scalar, given.values()),
         ),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((launch,))
+    return Plan((*(pack_lanes(one, config.vec_c) for one in packed), launch), sizes_of(packed))
 
 
 def _patches(problem: ConvProblem, config: Config) -> tuple[int, int]:
@@ -387,6 +392,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "rows": [taps_of(axis, down) for axis in rows],
         "cols": [taps_of(axis, across) for axis in cols],
         "vec": config.vec_c,
+        "packed": sum(one.tile for one in _packing(problem, config)),
         "last": last_vector(problem.in_channels, config.vec_c),
         "local_c": config.local_c,
         "rounds": config.rounds,

@@ -73,15 +73,26 @@ void depthwise_pixels_weights(
         const long x_corner = ((long)image * READ_H + h0) * READ_W + w0;
         const long y_corner = ((long)image * RESULTS_H + row) * RESULTS_W + column;
         ${vf} window[WINDOW_H][WINDOW_W];
+        // elements of a window that lies inside the image are not tested one by one
+        if (h0 >= 0 && h0 + WINDOW_H <= READ_H && w0 >= 0 && w0 + WINDOW_W <= READ_W) {
 #pragma unroll
-        for (int t = 0; t < WINDOW_H; ++t) {
+            for (int t = 0; t < WINDOW_H; ++t) {
 #pragma unroll
-            for (int e = 0; e < WINDOW_W; ++e) {
-                const bool inside =
-                    h0 + t >= 0 && h0 + t < READ_H && w0 + e >= 0 && w0 + e < READ_W;
-                window[t][e] = 0.0f;
-                if (inside) {
+                for (int e = 0; e < WINDOW_W; ++e) {
                     window[t][e] = LOAD${vec}(x + (x_corner + t * READ_W + e) * CHANNELS);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int t = 0; t < WINDOW_H; ++t) {
+#pragma unroll
+                for (int e = 0; e < WINDOW_W; ++e) {
+                    const bool inside =
+                        h0 + t >= 0 && h0 + t < READ_H && w0 + e >= 0 && w0 + e < READ_W;
+                    window[t][e] = 0.0f;
+                    if (inside) {
+                        window[t][e] = LOAD${vec}(x + (x_corner + t * READ_W + e) * CHANNELS);
+                    }
                 }
             }
         }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import Correlation, windows
-from oclgen.families.depthwise.guessed import plane_guesses
+from oclgen.families.depthwise.guessed import pixel_slices, plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -58,7 +58,7 @@ ALL_ROWS = 64
 LANES = 16
 """Work-items along channels of which a processor's compiler makes vectors."""
 GROUPS_PER_UNIT = 8
-"""Work-groups that hide each other's latency on a compute unit of a GPU."""
+"""Work-groups that hide each other's latency on a unit of a GPU."""
 GROUPS_PER_CORE, WIDE = 4, range(5, 9)
 """Work-groups that keep a core of a processor busy, and columns of a wide patch there."""
 
@@ -235,12 +235,12 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu" and vec == 1:  # the compiler makes a vector of the work-items
         shapes, tried = ((2, 4), (1, 4), (4, 4)), [(LANES, split) for split in (8, 2)]
     elif limits.kind == "cpu":
-        # a processor needs no more planes than give its cores work; large images gain by 8
+        # planes that give cores work, and slices that caches hold
         wide = min(WIDE, key=lambda width: (-problem.out_w % width, -width))
         shapes = ((1, 4), (2, 4), (1, wide))
         vectors = ceil_div(problem.in_channels, vec)
         split = _ceil_power(ceil_div(GROUPS_PER_CORE * limits.compute_units, vectors))
-        tried = [(1, each) for each in dict.fromkeys((split, max(split, 8)))]
+        tried = [(1, max(split, each)) for each in dict.fromkeys((pixel_slices(problem), 8))]
     else:
         shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
         split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))

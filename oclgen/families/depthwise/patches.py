@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol, TypeGuard
 
 from oclgen.families.conv.correlation import Axis, correlations
 from oclgen.families.parts.expressions import chunks
+from oclgen.families.parts.lane_packing import lanes
+from oclgen.families.parts.packing import Packing
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, in_planes
@@ -262,3 +264,19 @@ def pixel_lanes(problem: ConvProblem, vec_c: int, local_c: int) -> tuple[int, fl
     if vec_c > 1:
         return vec_c, covered((problem.in_channels, vec_c))
     return local_c, covered((problem.in_channels, local_c))
+
+
+def packed_taps(problem: ConvProblem, vec_c: int) -> Packing:
+    """Return how weights are packed for vectors of channels, so that a tap's are neighbours.
+
+    To gather the lanes of a tap takes as many loads as lanes: 3x3 layers of 27x27 and of 28x28 took
+    0.3 to 0.5 of the time with packed weights. Where vectors divide the channels, taps of a vector
+    lie side by side; else those of all channels, as the last vector overlaps the one before it.
+
+    Args:
+        problem: in channels_last.
+        vec_c: channels of a vector.
+    """
+    channels, taps = problem.in_channels, problem.kernel_h * problem.kernel_w
+    block = round_up(channels, vec_c) if last_vector(channels, vec_c) else vec_c
+    return lanes("w", problem.dtype, 1, channels, taps, block)

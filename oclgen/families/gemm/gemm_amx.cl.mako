@@ -1,5 +1,5 @@
 <%doc>
-GEMM in bf16 in the tile registers of AMX: C = act(op(A) op(B) + bias + residual), batched,
+GEMM in bf16 or fp16 in the tile registers of AMX: C = act(op(A) op(B) + bias + residual), batched,
 row-major.
 
 One work-item computes item_m x item_n of C. A step of the reduction multiplies tiles of 16 rows and
@@ -92,7 +92,8 @@ ${common.slice_of_item(split)}
     for (int block = block0; block < block0 + ${blocks} && block * ${high} < ${extent}; ++block) {
         const int own = block * ${high};
         const int read = ${f"max(min(own, {extent} - {high}), 0)" if edge_rows else "own"};
-        __global const elem_t *lines = ${left} + read * (long)ld_${left}, *panel = ${right};
+        __global const ushort *lines = (__global const ushort *)${left} + read * (long)ld_${left};
+        __global const ushort *panel = (__global const ushort *)${right};
 % if edge_k:
         if (k_first + 32 <= k_last) {
             SET_TILES(tile_rows, 64, ${first_a}, ${first_b});

@@ -1,8 +1,8 @@
-"""GEMM in bf16 on processors with AMX, whose tile registers hold 16 rows of 64 bytes.
+"""GEMM in 16 bits on processors with AMX, whose tile registers hold 16 rows of 64 bytes.
 
 It is `gemm_pairs` with tiles in the place of vectors: one instruction multiplies 16 x 32 items by
-32 x 16, 16 times what a vector of pairs does. Processors without AMX, and other dtypes, stay with
-the other families.
+32 x 16, 16 times what a vector of pairs does. Products of fp16 need AMX-FP16. Processors without
+these, and other dtypes, stay with the other families.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.opencl.probe import TILES
+from oclgen.opencl import probe
+from oclgen.opencl.probe import HALF_TILES, TILES
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
@@ -31,9 +32,9 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_amx"
 
-INSTRUCTION = TILES
-"""Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: as `vdpbf16ps` it rounds
-to nearest even, and takes denormals for zeros."""
+PRODUCTS = {"bf16": TILES, "fp16": HALF_TILES}
+"""The instruction by dtype. That of bf16 rounds to nearest even as `vdpbf16ps` does, and takes
+denormals for zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 SIDE = 16
 """Rows of a tile, and columns of a tile of sums."""
 STEP = 32
@@ -73,7 +74,7 @@ class Config(BaseConfig):
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         return (
-            limits.why_no(INSTRUCTION)
+            limits.why_no(PRODUCTS[problem.dtype])
             or self._shape_conflict(problem)
             or self._layout_conflict(problem)
             or parts.empty_slice(problem.k, self.split_k, STEP)
@@ -129,7 +130,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=16, item_n=32, blocks=1, order="m", swap=False, pack_rows=True, split_k=1)
-TRAITS = Traits(rank=25, conv_rank=310, instructions=frozenset({INSTRUCTION}), rate=16)
+TRAITS = Traits(rank=25, conv_rank=310, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 def _roles(swap: bool) -> tuple[str, str]:
@@ -143,12 +144,12 @@ def _extent(problem: GemmProblem, swap: bool) -> int:
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     """Say whether the family can compute the problem at all."""
-    return isinstance(problem, GemmProblem) and problem.dtype == "bf16"
+    return isinstance(problem, GemmProblem) and problem.dtype in PRODUCTS
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if INSTRUCTION not in limits.instructions or problem.m < LEAST_ROWS:
+    if PRODUCTS[problem.dtype] not in limits.instructions or problem.m < LEAST_ROWS:
         return []
     return [
         _guess(problem, limits, swap, rows, columns, split_k)
@@ -214,9 +215,9 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
-def tiles() -> str:
+def tiles(dtype: str = "bf16") -> str:
     """Return the macros of the tile registers."""
-    return render(INSTRUCTION)
+    return probe.tiles(PRODUCTS[dtype])
 
 
 def _pack_rows(rows: Packing) -> Launch:
@@ -240,7 +241,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
-            tiles=tiles(),
+            tiles=tiles(problem.dtype),
             transpose=transpose_text(SIDE) if config.swap else "",
             **epilogue(problem, "c", split),
             text=Results(problem, config),

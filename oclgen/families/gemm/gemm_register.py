@@ -33,7 +33,7 @@ from oclgen.opencl import sub_groups
 from oclgen.opencl.sub_groups import ROW_WIDTHS, SUB_GROUPS
 from oclgen.parameters import Item, Local, Parts, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
-from oclgen.problem import GemmProblem, Problem, divided_by, of_floats
+from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -176,15 +176,16 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if (
-        problem.dtype == "bf16"
-        and problem.m >= ROWS_FOR_PAIRS
-        and INSTRUCTION in limits.instructions
-    ):
+    if _is_of_pairs(problem, limits) and problem.m >= ROWS_FOR_PAIRS:
         return []
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
     return [*_guesses_sharing(problem, limits), *_guesses_alone(problem, limits)]
+
+
+def _is_of_pairs(problem: GemmProblem, limits: Limits) -> bool:
+    """Say whether `gemm_pairs` serves the product, which this family then does for few rows."""
+    return problem.dtype == "bf16" and INSTRUCTION in limits.instructions
 
 
 def sharing(limits: Limits) -> tuple[str, ...]:
@@ -227,7 +228,8 @@ def _guesses_alone(problem: GemmProblem, limits: Limits) -> list[Config]:
 
 def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
-    found = tuple(preparations(problem, limits, width))
+    widens = DTYPES[problem.dtype] == 2 and not _is_of_pairs(problem, limits)
+    found = tuple(preparations(problem, limits, width, widens))
     shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in found]
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(found)), range(TILES)), key=sum)

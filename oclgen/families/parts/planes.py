@@ -74,6 +74,8 @@ class Sum:
         strided: rows, and items, of the result lie apart by its strides; else all is one row.
         role: of the workspace; the result may lie in its first plane.
         grows: the number of planes grows with a free size.
+        in_flight: loads of filters that a work-item begins before it adds the first: of more planes
+            than `FEW`, else of several weights. GPUs want 16; PoCL is half as fast with them.
     """
 
     problem: GemmProblem | ConvProblem
@@ -88,6 +90,7 @@ class Sum:
     strided: bool = False
     role: str = PLANES
     grows: bool = False
+    in_flight: int = 1
 
     @property
     def local_bytes(self) -> int:
@@ -95,6 +98,14 @@ class Sum:
         if self.filters:
             return FLOAT_BYTES * self.filters.taps * (self.filters.span + 1)
         return (self.slices > 1) * FLOAT_BYTES * self.slices * self.local_size * self.vec
+
+    @property
+    def _weights(self) -> int:
+        """Weights whose few planes a work-item loads before it keeps a sum."""
+        if not self.filters:
+            return 1
+        rounds = ceil_div(self.filters.taps * self.filters.span, self.local_size)
+        return max(min(self.in_flight // self.planes, rounds), 1)
 
     def behind(self, launch: Launch) -> Plan:
         """Return the plan of a launch that writes the planes; one plane is the output itself."""
@@ -128,6 +139,8 @@ class Sum:
                 edge=columns % self.vec != 0 or "n" in self.problem.free,
                 local_size=self.local_size,
                 slices=self.slices,
+                ahead=self.in_flight if counted else 1,
+                weights=1 if counted else self._weights,
                 filters=self.filters,
             )
 

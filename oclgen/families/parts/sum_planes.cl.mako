@@ -7,7 +7,8 @@ few elements in one row slices work-items add some each, and their sums meet in 
 
 Filters, one of [taps][depth] in each row of a plane, lie as their strides say: a work-group takes
 some depths of a filter through local memory, so that neighbours store to neighbours whether depths
-or taps lie side by side.
+or taps lie side by side. On GPUs a work-item begins several loads before it adds the first: a loop
+that adds what it loads waits for each plane of its last, incomplete round.
 
 activation, residual    the epilogue: ACT, and whether what lies as the results do is added
 bias                    place of an element's bias (`Bias`), or None
@@ -18,6 +19,8 @@ columns, plane          elements of a row and of a plane of filters; else argume
 vec, edge               neighbours per work-item, and whether they do not divide a row
 local_size              work-items per group, along columns
 slices                  work-items that share the planes of an element
+ahead                   planes that a work-item loads before it adds them; 1: each by itself
+weights                 weights that a work-item loads before it keeps them; 1: each by itself
 filters                 how filters lie in a plane (`Filters`), or None
 </%doc>
 <%!
@@ -25,6 +28,7 @@ filters                 how filters lie in a plane (`Filters`), or None
 %>\
 <%
     floats = vector(vec)
+    items = filters.taps * filters.span if filters else 0
     # of unaligned loads CPUs want no unrolled loop (PoCL), and no sum that begins with 0 (Intel)
     first = 1 if edge else "get_local_id(1)" if slices > 1 else 0
     unroll = "" if edge else f"#pragma unroll {4 if slices > 1 else 16}\n"
@@ -48,10 +52,27 @@ ${activation}
 static ${vector(width)} added${width}(__global const float *planes, const long plane${counted('const int ')})
 {
     ${vector(width)} sum = ${load(width, "planes") if edge else "0.0f"};
+% if ahead > 1:
+    for (int i = ${first}; i < count; i += ${ahead * slices}) {
+        ${vector(width)} loaded[${ahead}];
+#pragma unroll
+        for (int j = 0; j < ${ahead}; ++j) {
+            // beyond the last plane the last one is loaded again, and not added
+            loaded[j] = ${load(width, f"planes + min(i + j * {slices}, count - 1) * plane")};
+        }
+#pragma unroll
+        for (int j = 0; j < ${ahead}; ++j) {
+            if (i + j * ${slices} < count) {
+                sum += loaded[j];
+            }
+        }
+    }
+% else:
 ${unroll}\
     for (int i = ${first}; i < ${planes or 'count'}; i += ${slices}) {
         sum += ${load(width, "planes + i * plane")};
     }
+% endif
     return sum;
 }
 
@@ -71,12 +92,31 @@ ${term_parameters}\
 % if filters.together > 1:
     planes += filter / ${filters.channels} % ${filters.together} * ${filters.depth};
 % endif
-    for (int i = (int)get_local_id(0); i < ${filters.taps * filters.span}; i += ${local_size}) {
+% if weights > 1:
+    for (int i = (int)get_local_id(0); i < ${items}; i += ${weights * local_size}) {
+        float loaded[${weights}];
+#pragma unroll
+        for (int j = 0; j < ${weights}; ++j) {
+            const int at = min(i + j * ${local_size}, ${items - 1});
+            const int tap = at / ${filters.span}, d = min(at % ${filters.span}, some - 1);
+            loaded[j] = added1(planes + tap * ${filters.padded} + d, ${plane}L${counted()});
+        }
+#pragma unroll
+        for (int j = 0; j < ${weights}; ++j) {
+            const int at = i + j * ${local_size};
+            if (at < ${items}) {
+                sums[at / ${filters.span}][at % ${filters.span}] = loaded[j];
+            }
+        }
+    }
+% else:
+    for (int i = (int)get_local_id(0); i < ${items}; i += ${local_size}) {
         const int tap = i / ${filters.span}, d = i % ${filters.span};
         if (d < some) {
             sums[tap][d] = added1(planes + tap * ${filters.padded} + d, ${plane}L${counted()});
         }
     }
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
     w += offset_w + filter * w_filter${"" if filters.slice else " + first * w_depth"};
     for (int i = (int)get_local_id(0); i < some * ${filters.taps}; i += ${local_size}) {

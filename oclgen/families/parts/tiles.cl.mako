@@ -1,5 +1,5 @@
 <%doc>
-The tile registers of AMX, and its product of bf16 with sums in fp32 (Intel 64 and IA-32
+The tile registers of AMX, and its product of 16-bit floats with sums in fp32 (Intel 64 and IA-32
 Architectures Software Developer's Manual, volume 1, chapter 18). A tile has 16 rows of 64 bytes.
 
 TILE_REGISTERS          declares what the others use, at the head of a kernel
@@ -10,19 +10,26 @@ SET_TILES(rows, bytes, first_a, first_b)
 TILE_ZERO(t)            clears register t
 TILE_LOAD(t, p, step), TILE_STORE(t, p, step)
                         reads or writes rows that lie `step` bytes apart
-TILE_DOT(c, a, b)       c += a b: a row of A is pairs of bf16 along k, a row of B one pair for each of
+TILE_DOT(c, a, b)       c += a b: a row of A is pairs along k, a row of B one pair for each of
                         16 columns
 TILES_DONE              lets the processor forget the registers
 
 The numbers of registers are digits. No vector stands in the assembly, which therefore also passes a
-compiler whose target is SPIR-V.
+compiler whose target is SPIR-V. The product of fp16 is written as bytes, which differ from those of
+bf16 in one: LLVM 15 does not know it.
+
+half        operands are fp16, else bf16
 </%doc>
 #define TILE_REGISTERS
 #define SET_TILES(rows, bytes, first_a, first_b) set_tiles(rows, bytes, first_a, first_b)
 #define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t : :)
 #define TILE_LOAD(t, p, step) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((long)(step)) : "memory")
 #define TILE_STORE(t, p, step) __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((long)(step)) : "memory")
+% if half:
+#define TILE_DOT(c, a, b) __asm__ volatile(".byte 0xc4, 0xe2, (15 - " #b ") * 8 + 3, 0x5c, 0xc0 + " #c " * 8 + " #a : :)
+% else:
 #define TILE_DOT(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+% endif
 #define TILES_DONE __asm__ volatile("tilerelease" : :)
 
 void set_tiles(const int rows, const int bytes, const int first_a, const int first_b)

@@ -2,11 +2,12 @@
 Asks whether a processor has the tiles of AMX, and its compiler a way to them: one work-item multiplies
 16 rows of ones by themselves.
 
+name            the instruction
 instruction     TILE_REGISTERS, SET_TILES, TILE_ZERO, TILE_LOAD, TILE_DOT, TILE_STORE, TILES_DONE
 </%doc>
 ${instruction}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void probe_tdpbf16ps(__global const ushort *ones, const long offset, __global float *out, const long offset_out)
+void probe_${name}(__global const ushort *ones, const long offset, __global float *out, const long offset_out)
 {
     float sums[256];
     TILE_REGISTERS;
