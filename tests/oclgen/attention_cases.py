@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
+    attention_amx,
     attention_lanes,
     attention_mma,
     attention_register,
     attention_rows,
     attention_split,
 )
+from oclgen.limits import KIB, Limits
+from oclgen.opencl.probe import FATAL
 from oclgen.problem import AttentionProblem
 
 BASE = AttentionProblem(2, 4, 2, 37, 45, 24, 40)
@@ -152,6 +155,41 @@ LANES = (
 )
 """Each is computed in every direction: blocks of rows of two heads, and of none that is whole; keys
 that all rows see, in tiles of which the last is no whole group."""
+
+XEON = Limits(
+    "cpu", 32 * KIB, 4096, (4096,) * 3, 2**32, 2**34, 16, 16, instructions=frozenset(FATAL)
+)
+AMXES = (
+    (HALF, attention_amx.Config(vectors=2, chunk=32, pack=True)),
+    (replace(HALF, causal=True), attention_amx.Config(vectors=2, chunk=64, pack=True)),
+    (replace(HALF, causal=True, keys=20), attention_amx.Config(vectors=1, chunk=32, pack=True)),
+    (
+        replace(HALF, causal=True, window=9, queries=70, keys=70, head_dim=64, value_dim=80),
+        attention_amx.Config(vectors=1, chunk=32, pack=True),
+    ),
+    (replace(HALF, window=9, keys=37), attention_amx.Config(vectors=2, chunk=256, pack=True)),
+    (replace(HALF, mask=True, keys=101), attention_amx.Config(vectors=1, chunk=64, pack=True)),
+    (replace(HALF, mask=True, causal=True), attention_amx.Config(vectors=2, chunk=32, pack=True)),
+    (
+        replace(HALF, causal=True, dropout=True, queries=70, keys=70),
+        attention_amx.Config(vectors=2, chunk=64, pack=True),
+    ),
+    (
+        replace(HALF, queries=3, keys=5, head_dim=128, value_dim=32),
+        attention_amx.Config(vectors=1, chunk=256, pack=True),
+    ),
+    (
+        replace(HALF, queries=3, keys=5, head_dim=64, value_dim=33, mask=True),
+        attention_amx.Config(vectors=2, chunk=256, pack=False),
+    ),
+    (replace(HALF, head_dim=32), attention_amx.Config(vectors=2, chunk=32, pack=False)),
+    (replace(HALF, head_dim=41, mask=True), attention_amx.Config(vectors=1, chunk=64, pack=False)),
+    (
+        replace(HALF, queries=105, keys=99, head_dim=96, value_dim=112, causal=True, window=40),
+        attention_amx.Config(vectors=1, chunk=64, pack=False),
+    ),
+)
+"""Forward alone: items of rows that fill no tile, keys that fill none, and more than one chunk."""
 
 
 def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:

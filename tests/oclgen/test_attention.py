@@ -27,6 +27,7 @@ from oclgen.problem import AttentionProblem, ProblemError
 from search_spaces.space import SPACES
 from tests.guessed import valid_guesses
 from tests.oclgen.attention_cases import (
+    AMXES,
     BASE,
     FEW,
     HALF,
@@ -39,6 +40,7 @@ from tests.oclgen.attention_cases import (
     SHARED_ROWS,
     SPLITS,
     WGMMAS,
+    XEON,
     in_all_directions,
 )
 from tests.oclgen.attention_emulated import emulate
@@ -76,7 +78,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS, *LANES):
+    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS, *LANES, *AMXES):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -320,33 +322,37 @@ def test_what_rows_cannot_do_is_refused() -> None:
     [
         ("attention_register", BASE), ("attention_mma", HALF),
         ("attention_split", FEW), ("attention_rows", FEW), ("attention_lanes", BASE),
+        ("attention_amx", HALF),
     ],
 )  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
     family = FAMILIES[name]
-    values = SPACES[name](problem, GPU)
-    bases = list(valid_configs(family, problem, GPU))
+    limits = XEON if name == "attention_amx" else GPU
+    values = SPACES[name](problem, limits)
+    bases = list(valid_configs(family, problem, limits))
     for field in fields(family.Config):
         choices = (*values.get(field.name, ()), 1, 2, 8, True)
         pairs = [
             (base, changed)
             for base in bases
             for changed in (replace(base, **{field.name: value}) for value in choices)
-            if changed != base and changed.why_not(problem, GPU) is None
+            if changed != base and changed.why_not(problem, limits) is None
         ]
         assert pairs, field.name
         for pair in pairs[:3]:
-            texts = {family.plan(problem, one).launches[0].source for one in pair}
+            texts = {family.plan(problem, one).launches[-1].source for one in pair}
             assert len(texts) == 2, field.name
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name.startswith("attention")])
 def test_free_sizes_are_in_no_text(name: str) -> None:
-    problem = {"attention_mma": HALF, "attention_split": FEW, "attention_rows": FEW}.get(name, BASE)
+    problem = {
+        "attention_mma": HALF, "attention_split": FEW, "attention_rows": FEW, "attention_amx": HALF,
+    }.get(name, BASE)  # fmt: skip
     problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
     family = FAMILIES[name]
     other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)
-    assert family.DEFAULT.why_not(problem, GPU) is None
+    assert family.DEFAULT.why_not(problem, XEON if name == "attention_amx" else GPU) is None
     texts = [
         [launch.source for launch in family.plan(one, family.DEFAULT).launches]
         for one in (problem, other)

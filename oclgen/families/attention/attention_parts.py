@@ -116,6 +116,11 @@ def power(vec: int) -> str:
     return render("attention_power", vec=vec)
 
 
+def power_of_two(vec: int) -> str:
+    """Return the text of 2^x of `vec` scores."""
+    return render("attention_power_of_two", vec=vec)
+
+
 def dropout(problem: AttentionProblem, vec: int, counter: str) -> dict[str, str]:
     """Return the texts by which a kernel drops probabilities, empty where it drops none.
 
