@@ -134,8 +134,10 @@ def test_packing_fills_up_k_with_zeros(device: Device, role: str, trans: bool) -
     want = np.zeros((2, rows, 96), np.uint16)
     want[:, :57, :75] = along_k
     if role == "b":
-        want = want.reshape(2, 4, 16, 48, 2).swapaxes(2, 3)
-    assert np.array_equal(got, want.ravel())
+        # past the last column a panel holds any items
+        got = got.reshape(2, 4, 48, 16, 2).swapaxes(2, 3).reshape(2, 64, 96)
+        got[:, 57:] = 0
+    assert np.array_equal(got.ravel(), want.ravel())
 
 
 @pytest.mark.parametrize("config", AMXES)

@@ -13,7 +13,6 @@ width               elements of x per panel
 steps               steps of k per work-item, an even number
 along_k             neighbours in memory are steps of k (a transposition), else they are x
 pairs               words are pairs of steps of k, 16 bits each
-fill                k is filled up with zeros to a multiple of it; 1: not at all
 </%doc>
 <%!
     from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged, load
@@ -38,9 +37,6 @@ void ${name}(
 {
     const int first = (int)get_global_id(0) * ${steps};
     const int last = min(first + ${steps}, k);
-% if fill > 2:
-    const int filled = min(first + ${steps}, (k + ${fill - 1}) / ${fill} * ${fill});
-% endif
     const int x0 = (int)get_global_id(1) * ${width};
     __global const ${elem} *from = source + offset + (long)get_global_id(2) * batch;
     __global ${word} *to = ${"(__global uint *)(" if pairs else ""}packed + packed_offset + (long)get_global_id(2) * packed_batch
@@ -99,12 +95,12 @@ void ${name}(
         }
 % endif
     }
-    for (; p < ${"filled" if fill > 2 else "last"}; ${step}, to += ${width}) {
+    for (; p < last; ${step}, to += ${width}) {
         for (int x = 0; x < ${width}; ++x) {
             const long at = ${"(long)(x0 + x) * ld + p" if along_k else "(long)p * ld + x0 + x"};
 % if pairs:
             const bool inside = x0 + x < extent;
-            const uint low = inside${" && p < k" if fill > 2 else ""} ? from[at] : 0;
+            const uint low = inside ? from[at] : 0;
             const uint high = inside && p + 1 < k ? from[at + ${"1" if along_k else "ld"}] : 0;
             to[x] = low | high << 16;
 % else:

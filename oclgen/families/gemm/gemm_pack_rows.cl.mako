@@ -3,7 +3,7 @@ Repacks an operand of a GEMM as rows [batch][rows][k] of 16-bit items along k, w
 with zeros to a multiple of 32: as the tile registers of AMX read it.
 
 A work-item packs 16 rows and `steps` steps of k. What lies along its rows turns in registers, 16 x
-16 items at a time.
+16 items at a time; the last rows are moved a second time where 16 does not divide them.
 
 name                kernel name
 steps               steps of k per work-item, a multiple of 32
@@ -19,7 +19,8 @@ void ${name}(
     const long packed_batch,
     const int extent, const int k)
 {
-    const int first = (int)get_global_id(0) * ${steps}, x0 = (int)get_global_id(1) * ${SQUARE};
+    const int first = (int)get_global_id(0) * ${steps};
+    const int x0 = max(min((int)get_global_id(1) * ${SQUARE}, extent - ${SQUARE}), 0);
     const int last = min(first + ${steps}, ld_packed), last_x = min(x0 + ${SQUARE}, extent);
     source += offset + (long)get_global_id(2) * batch;
     packed += packed_offset + (long)get_global_id(2) * packed_batch;

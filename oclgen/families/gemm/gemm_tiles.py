@@ -100,7 +100,6 @@ def pack_panels(panels: Packing, pairs: bool = False) -> Launch:
             steps=parts.PACK_STEPS,
             along_k=panels.along_k,
             pairs=pairs,
-            fill=panels.tile_k,
         )
 
     return panels.launch(text, rows=panels.tile, steps=parts.PACK_STEPS)

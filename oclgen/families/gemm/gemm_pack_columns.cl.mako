@@ -1,0 +1,76 @@
+<%doc>
+Repacks an operand of a GEMM as panels of pairs of 16-bit items, [batch][panels][k / 2][width][2], k
+filled up with zeros to a multiple of 32: as the tile registers of AMX read columns.
+
+A work-item packs `steps` steps of k of one panel. Past the last column of the operand a panel holds
+any of its items: they add to results that nobody stores. What lies along k turns in registers, 16
+columns x 32 steps at a time; the last steps are moved a second time where 32 does not divide k.
+
+name                kernel name
+width               columns of a panel, a multiple of 16
+steps               steps of k per work-item, a multiple of 32
+along_k             neighbours in memory are steps of k, else columns
+</%doc>
+<%!
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+%>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${name}(
+    __global const ushort *restrict source, const long offset, const int ld, const long batch,
+    __global ushort *restrict packed, const long packed_offset, const int panel,
+    const long packed_batch,
+    const int extent, const int k)
+{
+    const int first = (int)get_global_id(0) * ${steps}, last = min(first + ${steps}, k);
+    const int filled = min(first + ${steps}, (k + 31) / 32 * 32);
+    const int x0 = (int)get_global_id(1) * ${width};
+    __global const ushort *from = source + offset + (long)get_global_id(2) * batch;
+    __global uint *to = (__global uint *)(packed + packed_offset + (long)get_global_id(2) * packed_batch
+        + (long)get_global_id(1) * panel);
+    int p = first;
+% if along_k:
+    const int even = k / 2 * 2;
+    for (; p < min(last, even) && k >= 32; p += 32) {
+        const int q = min(p, even - 32);
+        for (int x = 0; x < ${width}; x += ${SQUARE}) {
+% for i in range(SQUARE):
+            __global const ushort *from${i} = from + min(x0 + x + ${i}, extent - 1) * (long)ld + q;
+            uint16 row${i} = (uint16)(as_uint8(vload16(0, from${i})), as_uint8(vload16(1, from${i})));
+% endfor
+            uint16 low;
+% for distance in (8, 4, 2, 1):
+% for i in range(SQUARE):
+% if not i & distance:
+<% other = f"row{i + distance}" %>\
+            low = row${i};
+            row${i} = (uint16)(${exchanged("low", other, distance, 0)});
+            ${other} = (uint16)(${exchanged("low", other, distance, 1)});
+% endif
+% endfor
+% endfor
+% for i in range(SQUARE):
+            vstore16(row${i}, 0, to + (q / 2 + ${i}) * ${width} + x);
+% endfor
+        }
+    }
+    p = min(p, k < 32 ? first : even);
+% else:
+    // a vector that begins in a row may end in the next one, and has to end in the operand
+    for (; p + 2 <= last && (k - 2 - p) * (long)ld + extent >= x0 + ${width}; p += 2) {
+        __global const ushort *low = from + p * (long)ld + x0, *high = low + ld;
+% for x in range(0, width, SQUARE):
+        vstore16(convert_uint16(vload16(0, low + ${x})) | convert_uint16(vload16(0, high + ${x})) << 16,
+                 0, to + p / 2 * ${width} + ${x});
+% endfor
+    }
+% endif
+    for (; p < filled; p += 2) {
+        for (int x = 0; x < ${width}; ++x) {
+            const long at = ${"(x0 + x) * (long)ld + p" if along_k else "p * (long)ld + x0 + x"};
+            const bool inside = x0 + x < extent;
+            const uint low = inside && p < k ? from[at] : 0;
+            const uint high = inside && p + 1 < k ? from[at + ${"1" if along_k else "ld"}] : 0;
+            to[p / 2 * ${width} + x] = low | high << 16;
+        }
+    }
+}
