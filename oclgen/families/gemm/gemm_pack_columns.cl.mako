@@ -3,8 +3,8 @@ Repacks an operand of a GEMM as panels of pairs of 16-bit items, [batch][panels]
 filled up with zeros to a multiple of 32: as the tile registers of AMX read columns.
 
 A work-item packs `steps` steps of k of one panel. Past the last column of the operand a panel holds
-any of its items: they add to results that nobody stores. What lies along k turns in registers, 16
-columns x 32 steps at a time; the last steps are moved a second time where 32 does not divide k.
+other items of it: their results are not stored. What lies along k turns in registers, 16 columns x
+32 steps at a time; the last steps are moved a second time where 32 does not divide k.
 
 name                kernel name
 width               columns of a panel, a multiple of 16
