@@ -15,7 +15,6 @@ from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
-from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.conv_cases import SHAPES, label
 
 XEON = Limits(
@@ -40,12 +39,6 @@ EVERY_WAY = tuple(
     for layout in LAYOUTS
     if min(shape.in_channels, shape.out_channels) > shape.groups
 )
-
-
-@pytest.fixture(params=["in C", "own"])
-def tiled(request: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device with tiles."""
-    return with_tiles(device, monkeypatch, request.param == "in C")
 
 
 def check(device: Device, problem: ConvProblem, config: conv_amx.Config) -> None:

@@ -20,7 +20,6 @@ from oclgen.opencl.probe import TILES
 from oclgen.plan import Plan
 from oclgen.problem import LAYOUTS, ConvProblem
 from search_spaces.space import seeds_of, space_of
-from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.conv_cases import SHAPES, label
 from tests.oclgen.test_conv_amx import XEON
 
@@ -61,12 +60,6 @@ CONFIGS = (
     replace(conv_amx_weights.DEFAULT, item_m=48, rows_together=True, split=2),
     replace(conv_amx_weights.DEFAULT, spread=True, split=2),
 )
-
-
-@pytest.fixture(params=["in C", "own"])
-def tiled(request: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device with tiles."""
-    return with_tiles(device, monkeypatch, request.param == "in C")
 
 
 def check(device: Device, problem: ConvProblem, config: conv_amx_weights.Config) -> None:

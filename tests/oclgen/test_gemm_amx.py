@@ -16,16 +16,16 @@ from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import PRODUCTS, STEP
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
-from oclgen.measuring.measure import Bench, compare, decode, encode
-from oclgen.measuring.reference import reference
+from oclgen.measuring.measure import Bench
 from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
-from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.gemm_cases import AMX, AMXES, BASE, BATCHES, EPILOGUES, label
+from tests.oclgen.views_of_products import check_view
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
@@ -38,12 +38,6 @@ CHANGES: dict[str, Any] = {
     "split_k": 2,
 }  # fmt: skip
 SIZES = ((5, 100, 34), (16, 16, 32), (33, 50, 96), (70, 65, 131), (49, 31, 20))
-
-
-@pytest.fixture(params=["in C", "own"])
-def tiled(request: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device with tiles."""
-    return with_tiles(device, monkeypatch, request.param == "in C")
 
 
 def assert_right(device: Device, problem: GemmProblem | ConvProblem, config: Any) -> None:
@@ -187,23 +181,4 @@ def test_nothing_around_a_view_is_read_or_written(
     problem = replace(BASE, n=41, k=STEP + 6, dtype="bf16", batch=2, trans_b=swap)
     config = replace(CONFIG, pack_rows=pack_rows, swap=swap)
     assert config.why_not(problem, tiled.limits) is None
-    rng = np.random.default_rng(0)
-    large, views = {}, {}
-    for role, (batch, rows, columns) in problem.buffers.items():
-        array = np.full((batch, rows + 2, columns + 5), np.nan, np.float32)
-        inside = (slice(None), slice(1, 1 + rows), slice(3, 3 + columns))
-        drawn = encode(rng.standard_normal((batch, rows, columns), dtype=np.float32), "bf16")
-        array[inside] = views[role] = decode(drawn, "bf16")
-        large[role] = encode(array, "bf16")
-    strides = {f"ld_{role}": array.shape[2] for role, array in large.items()}
-    strides |= {f"batch_{role}": array[0].size for role, array in large.items()}
-    offsets = {role: array.shape[2] + 3 for role, array in large.items()}
-    buffers = {role: tiled.upload(array) for role, array in large.items()}
-    tiled.prepare(gemm_amx.plan(problem, config), buffers, offsets, strides).run()
-
-    got = tiled.download(buffers["c"], large["c"])
-    inside = (slice(None), slice(1, 1 + problem.m), slice(3, 3 + problem.n))
-    _, reason = compare(decode(got[inside], "bf16"), reference(problem, views), 2.5e-3)
-    assert not reason
-    got[inside] = large["c"][inside]
-    assert np.array_equal(got, large["c"])
+    check_view(tiled, problem, Variant("gemm_amx", config))

@@ -16,11 +16,11 @@ from oclgen.families.gemm.gemm_pairs import LANES
 from oclgen.families.gemm.gemm_tiles import pack_panels, tiles_of
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
-from oclgen.measuring.measure import Bench, compare, decode, encode
-from oclgen.measuring.reference import reference
+from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.plan import Plan
 from oclgen.problem import ConvProblem, GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.gemm_cases import (
     BASE,
@@ -33,6 +33,7 @@ from tests.oclgen.gemm_cases import (
     one_of,
     problems,
 )
+from tests.oclgen.views_of_products import check_view
 
 ZEN4 = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
@@ -172,27 +173,7 @@ def test_nothing_around_a_view_is_read_or_written(
 ) -> None:
     if gemm_pairs.INSTRUCTION not in device.limits.instructions:
         pytest.skip(f"{device.name} has no {gemm_pairs.INSTRUCTION}")
-    problem = replace(BASE, n=48, dtype="bf16", batch=2)
-    rng = np.random.default_rng(0)
-    large, views = {}, {}
-    for role, (batch, rows, columns) in problem.buffers.items():
-        array = np.full((batch, rows + 2, columns + 5), np.nan, np.float32)
-        inside = (slice(None), slice(1, 1 + rows), slice(3, 3 + columns))
-        drawn = encode(rng.standard_normal((batch, rows, columns), dtype=np.float32), "bf16")
-        array[inside] = views[role] = decode(drawn, "bf16")
-        large[role] = encode(array, "bf16")
-    strides = {f"ld_{role}": array.shape[2] for role, array in large.items()}
-    strides |= {f"batch_{role}": array[0].size for role, array in large.items()}
-    offsets = {role: array.shape[2] + 3 for role, array in large.items()}
-    buffers = {role: device.upload(array) for role, array in large.items()}
-    device.prepare(gemm_pairs.plan(problem, config), buffers, offsets, strides).run()
-
-    got = device.download(buffers["c"], large["c"])
-    inside = (slice(None), slice(1, 1 + problem.m), slice(3, 3 + problem.n))
-    _, reason = compare(decode(got[inside], "bf16"), reference(problem, views), 2.5e-3)
-    assert not reason
-    got[inside] = large["c"][inside]
-    assert np.array_equal(got, large["c"])
+    check_view(device, replace(BASE, n=48, dtype="bf16", batch=2), Variant("gemm_pairs", config))
 
 
 @settings(
