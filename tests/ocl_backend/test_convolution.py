@@ -313,3 +313,14 @@ def test_integers(device: Any) -> None:
 def test_channels_that_do_not_fit_are_refused_in_the_forward_pass(device: Any) -> None:
     with pytest.raises(RuntimeError, match="channels"):
         nn.Conv2d(3, 2, 3).to(place(device))(torch.ones(1, 2, 5, 5, device=place(device)))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_gradient_of_another_size_is_refused(device: Any, rank: int, transposed: bool) -> None:
+    x, w = torch.ones(1, 2, *[4] * rank), torch.ones(2, 2, *[3] * rank)
+    grad = torch.ones(1, 2, *[4] * (rank - 1), 3)
+    given = [one.to(place(device)) for one in (grad, x, w)]
+    steps = [1] * rank, [1] * rank, [1] * rank, transposed, [0] * rank, 1, [True] * 3
+    with pytest.raises(RuntimeError, match=r"4\], not .* 3\]"):
+        torch.ops.aten.convolution_backward(*given, [2], *steps)

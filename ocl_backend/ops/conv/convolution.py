@@ -173,9 +173,10 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, w and bias that `output_mask` asks for, None for the others."""
+    steps = stride, padding, dilation
+    unfolded.check_gradient(grad.shape, x.shape, w.shape, steps, transposed, output_padding, groups)
     if transposed and any(o >= s for o, s in zip(output_padding, stride, strict=False)):
         longer, rest = unfolded.longer(x, stride, output_padding)
-        steps = stride, padding, dilation
         grad_longer, *others = convolution_backward(
             grad, longer, w, *steps, transposed, rest, groups, output_mask
         )

@@ -185,6 +185,31 @@ def transposed_shape(
     return (x[0], w[1] * groups, *grown)
 
 
+def check_gradient(
+    grad: Sizes,
+    x: Sizes,
+    w: Sizes,
+    steps: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> None:
+    """Raise RuntimeError unless `grad` has the shape of x's result, which kernels rely on.
+
+    `steps`: stride, padding, dilation.
+    """
+    if transposed:
+        shape = transposed_shape(x, w, *steps, output_padding, groups)
+    else:
+        spreads = (spread(values, len(x) - 2) for values in steps)
+        shape = (x[0], w[0], *map(output_size, x[2:], w[2:], *spreads))
+    if grad != shape:
+        raise RuntimeError(
+            f"a convolution's gradient must have its result's shape, {[*shape]}, not {[*grad]}: "
+            "give the gradient of this input's result"
+        )
+
+
 def longer(
     x: Tensor, stride: Sequence[int], output_padding: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
