@@ -96,6 +96,11 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family computes the problem: groups of single channels fill no tile."""
     if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
         return False
+    return fills_tiles(problem)
+
+
+def fills_tiles(problem: ConvProblem) -> bool:
+    """Say whether tiles multiply the dtype, and groups have channels for them."""
     channels = min(problem.in_channels, problem.out_channels) // problem.groups
     return problem.dtype in PRODUCTS and channels >= LEAST_CHANNELS
 

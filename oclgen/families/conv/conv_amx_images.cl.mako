@@ -13,12 +13,13 @@ depth, pixel        channels of a group that are read, and items of a pixel that
 whole               a plane has 16 pixels or more
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE
     from oclgen.families.parts.expressions import chunks, lanes_of
 
     def some(row, start, width):
         return lanes_of(row, 16, start, width)
 %>\
+<%namespace name="squares" file="squares.cl.mako"/>\
 % for name, value in sizes.items():
 #define ${name} ${value}
 % endfor
@@ -87,17 +88,7 @@ void conv_amx_images(
 % for i in range(SQUARE):
             ushort16 row${i} = ${f"vload16(0, plane + {i} * (HEIGHT * WIDTH))" if i < depth else "0"};
 % endfor
-            ushort16 low;
-% for distance in (8, 4, 2, 1):
-% for i in range(SQUARE):
-% if not i & distance:
-<% other = f"row{i + distance}" %>\
-            low = row${i};
-            row${i} = (ushort16)(${exchanged("low", other, distance, 0)});
-            ${other} = (ushort16)(${exchanged("low", other, distance, 1)});
-% endif
-% endfor
-% endfor
+${squares.turn("ushort", "            ")}\
             int x = f % WIDTH;
             __global ushort *to = packed + ((f / WIDTH + PAD_H) * PACKED_W + x + PAD_W) * PIXEL + c;
 % for i in range(SQUARE):

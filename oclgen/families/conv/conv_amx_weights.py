@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import TypeGuard
 
-from oclgen.families.conv.conv_amx import LEAST_CHANNELS
+from oclgen.families.conv.conv_amx import fills_tiles
 from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
@@ -121,9 +121,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family computes the problem: groups of single channels fill no tile."""
     if not isinstance(problem, ConvProblem) or problem.direction != "bwd_weights":
         return False
-    channels = min(problem.in_channels, problem.out_channels) // problem.groups
-    fits = channels >= LEAST_CHANNELS and problem.kernel_w <= MAX_KERNEL_W
-    return fits and problem.dtype in PRODUCTS
+    return fills_tiles(problem) and problem.kernel_w <= MAX_KERNEL_W
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:

@@ -15,11 +15,12 @@ along_k             neighbours in memory are steps of k (a transposition), else 
 pairs               words are pairs of steps of k, 16 bits each
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged, load
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE, load
     from oclgen.families.parts.expressions import chunks, lane, store, vector_of
 
     BLOCK = 4  # words of a row that are turned in registers at a time, where not a square is
 %>\
+<%namespace name="squares" file="squares.cl.mako"/>\
 <%
     elem, word = ("ushort", "uint") if pairs else ("elem_t", "float")
     whole, step = ("p + 2 <= last", "p += 2") if pairs else ("p < last", "++p")
@@ -53,17 +54,7 @@ void ${name}(
                 uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
                 row += ld;
 % endfor
-                uint16 low;
-% for distance in (8, 4, 2, 1):
-% for i in range(SQUARE):
-% if not i & distance:
-                low = row${i};
-<% other = f"row{i + distance}" %>\
-                row${i} = (uint16)(${exchanged("low", other, distance, 0)});
-                ${other} = (uint16)(${exchanged("low", other, distance, 1)});
-% endif
-% endfor
-% endfor
+${squares.turn("uint", "                ")}\
 % for i in range(SQUARE):
                 vstore16(row${i}, 0, to + ${i * width} + x);
 % endfor

@@ -12,8 +12,9 @@ steps               steps of k per work-item, a multiple of 32
 along_k             neighbours in memory are steps of k, else columns
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE
 %>\
+<%namespace name="squares" file="squares.cl.mako"/>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
     __global const ushort *restrict source, const long offset, const int ld, const long batch,
@@ -37,17 +38,7 @@ void ${name}(
             __global const ushort *from${i} = from + min(x0 + x + ${i}, extent - 1) * (long)ld + q;
             uint16 row${i} = (uint16)(as_uint8(vload16(0, from${i})), as_uint8(vload16(1, from${i})));
 % endfor
-            uint16 low;
-% for distance in (8, 4, 2, 1):
-% for i in range(SQUARE):
-% if not i & distance:
-<% other = f"row{i + distance}" %>\
-            low = row${i};
-            row${i} = (uint16)(${exchanged("low", other, distance, 0)});
-            ${other} = (uint16)(${exchanged("low", other, distance, 1)});
-% endif
-% endfor
-% endfor
+${squares.turn("uint", "            ")}\
 % for i in range(SQUARE):
             vstore16(row${i}, 0, to + (q / 2 + ${i}) * ${width} + x);
 % endfor

@@ -10,8 +10,9 @@ steps               steps of k per work-item, a multiple of 32
 along_k             neighbours in memory are steps of k, else rows
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+    from oclgen.families.gemm.gemm_pairs_text import SQUARE
 %>\
+<%namespace name="squares" file="squares.cl.mako"/>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
     __global const ushort *restrict source, const long offset, const int ld, const long batch,
@@ -39,17 +40,7 @@ void ${name}(
 % for i in range(SQUARE):
             ushort16 row${i} = vload16(0, source + (p + ${i}) * (long)ld + x0);
 % endfor
-            ushort16 low;
-% for distance in (8, 4, 2, 1):
-% for i in range(SQUARE):
-% if not i & distance:
-<% other = f"row{i + distance}" %>\
-            low = row${i};
-            row${i} = (ushort16)(${exchanged("low", other, distance, 0)});
-            ${other} = (ushort16)(${exchanged("low", other, distance, 1)});
-% endif
-% endfor
-% endfor
+${squares.turn("ushort", "            ")}\
 % for i in range(SQUARE):
             vstore16(row${i}, 0, packed + (x0 + ${i}) * (long)ld_packed + p);
 % endfor
