@@ -24,11 +24,12 @@ pytestmark = [
 ]
 
 
-def test_two_processes_agree_with_the_cpu() -> None:
-    """Collectives of three dtypes, DDP, FSDP2 and DTensor, under torchrun."""
+@pytest.mark.parametrize("program", ["two_processes", "two_compiled"])
+def test_two_processes_agree_with_the_cpu(program: str) -> None:
+    """Collectives of three dtypes, DDP, FSDP2 and DTensor; compiled FSDP2 and its checkpoints."""
     done = torch_processes.run_module(
         *("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "tests.ocl_backend.two_processes"),
+        *("-m", f"tests.ocl_backend.{program}"),
         PYTHONPATH=os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
     )
     # two processes write to one pipe: their texts meet in any order, also within a line
