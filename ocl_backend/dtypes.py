@@ -5,6 +5,7 @@ It knows names and expressions of single items, not kernels.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -235,6 +236,29 @@ STORAGE: dict[torch.dtype, str] = {
 """The dtypes that the generated families compute with."""
 PRODUCT_STORAGE = {**STORAGE, torch.int8: "int8"}
 """Those whose products they compute."""
+
+FLOATS_16 = torch.float16, torch.bfloat16
+"""Dtypes that are computed with in float32, and rounded when they are stored."""
+
+
+def rounded(dtype: torch.dtype, number: float) -> float:
+    """Return `number` as a tensor of `dtype`, one of `FLOATS_16`, holds it.
+
+    Numbers halfway between two go to the even one, those beyond the largest to infinity.
+    """
+    number = float(number)
+    if number != number:
+        return number
+    try:
+        if dtype is torch.float16:
+            half: float = struct.unpack("e", struct.pack("e", number))[0]
+            return half
+        bits: int = struct.unpack("I", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    bits += 0x7FFF + (bits >> 16 & 1)  # never beyond infinity, whose lower half is zero
+    kept: float = struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0]
+    return kept
 
 
 def encode(value: str, number: float) -> float:

@@ -25,7 +25,8 @@ class Promotion(Enum):
 class Op(NamedTuple):
     """One operator; `integer` replaces `expression` where integers or bools are computed with.
 
-    `helper` names a function of HELPERS the integer expression calls, for scalars only.
+    `helper` names a function of HELPERS the integer expression calls, for scalars only. `narrow`
+    replaces it for floats of 16 bits, by functions of `narrow_functions`, for scalars only.
     """
 
     expression: str
@@ -33,6 +34,7 @@ class Op(NamedTuple):
     integer: str = ""
     helper: str = ""
     boolean: str = ""
+    narrow: str = ""
 
 
 SAME, FLOAT, BOOL = Promotion
@@ -112,7 +114,13 @@ BINARY = {
     "rsub": Op("other - alpha * self"),
     "mul": Op("self * other"),
     "div": Op("self / other", FLOAT),
-    "div:trunc": Op("trunc(self / other)", integer="quotient(self, other)", helper="quotient"),
+    # a quotient is rounded to its dtype before it is cut: 17.998 is 18 in float16
+    "div:trunc": Op(
+        "trunc(self / other)",
+        integer="quotient(self, other)",
+        helper="quotient",
+        narrow="trunc(rounded(self / other))",
+    ),
     "div:floor": Op(
         "const T m = fmod(self, other);"
         " const T q = (self - m) / other - (m != (T)(0) && (other < (T)(0)) != (m < (T)(0))"
@@ -121,6 +129,9 @@ BINARY = {
         " other == (T)(0) ? self / other : q - f > 0.5 ? f + (T)(1) : f",
         integer="floored(self, other)",
         helper="floored",
+        narrow="const T m = fmod(self, other); const T d = rounded(rounded(self - m) / other);"
+        " const T q = m != 0 && (other < 0) != (m < 0) ? rounded(d - 1) : d;"
+        " const T f = floor(q); other == 0 ? self / other : q - f > 0.5 ? f + 1 : f",
     ),
     "fmod": Op(
         "fmod(self, other)",
@@ -142,7 +153,7 @@ BINARY = {
     "atan2": Op("atan2(self, other)", FLOAT),
     "hypot": Op("hypot(self, other)"),
     "copysign": Op("copysign(self, other)", FLOAT),
-    "nextafter": Op("nextafter(self, other)"),
+    "nextafter": Op("nextafter(self, other)", narrow="neighbour(self, other)"),
     "logaddexp": Op(
         "const T m = fmax(self, other);"
         " self == other && isinf(self) ? self : m + log1p(exp(-fabs(self - other)))",
@@ -275,6 +286,13 @@ POINTWISE |= {
     for operator in (row.forward, row.backward)
     if operator and operator.name
 }
+
+ROUNDED = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "fmod", "remainder", "pow", "atan2", "nextafter"),
+    *("xlogy", "special_xlog1py"),
+)
+"""Rows whose numbers are rounded to the dtype of tensors of 16 bits, as torch's CPU and CUDA do:
+0.1 equals a float16 of 0.1. Others, sums and products among them, take numbers as they are."""
 
 ABSENT = {"alpha": 1, "beta": 1, "value": 1, "eps": -1.0, "nan": 0.0}
 """The value of an argument that the call leaves None."""

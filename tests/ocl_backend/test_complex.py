@@ -188,6 +188,12 @@ def test_a_real_operand_has_no_imaginary_part(device: Any, dtype: Any) -> None:
     agree(device, both, x, y, mask)
 
 
+def test_a_real_tensor_is_compared_with_a_complex_number(device: Any) -> None:
+    x = torch.tensor([1.0, 2.0, 0.0])
+    for number in (torch.tensor(2 + 0j), torch.tensor(1 + 1j)):
+        agree(device, lambda x, n=number: (x.eq(n), x.ne(n)), x)
+
+
 @pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
 def test_a_real_tensor_takes_no_complex_numbers(device: Any, name: str) -> None:
     x = torch.arange(4) * (1 + 2j)

@@ -217,14 +217,14 @@ def reciprocal(x: Tensor) -> Parts:
 def eq(a: Tensor, b: Tensor | Number) -> Tensor:
     """Whether both parts are equal."""
     (p, q), (r, s) = parts(a), parts(b)
-    return _equal(p, r) & _equal(q, s)
+    same: Tensor = _equal(p, r) & _equal(q, s)
+    return same
 
 
-def _equal(a: Part, b: Part) -> Tensor:
-    """Whether a part, of which one is a tensor, is the other."""
+def _equal(a: Part, b: Part) -> Any:
+    """Whether one part is the other; two numbers are those of a real tensor and a number."""
     first, second = (a, b) if isinstance(a, Tensor) else (b, a)
-    assert isinstance(first, Tensor)
-    return first.eq(second)
+    return first.eq(second) if isinstance(first, Tensor) else first == second
 
 
 def ne(a: Tensor, b: Tensor | Number) -> Tensor:

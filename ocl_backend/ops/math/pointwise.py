@@ -26,7 +26,7 @@ from ocl_backend.dispatch.checks import (
     written_otherwise,
 )
 from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
-from ocl_backend.dtypes import NARROW, dtype_of
+from ocl_backend.dtypes import FLOATS_16, NARROW, dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
     Kernel,
@@ -36,18 +36,13 @@ from ocl_backend.kernels.elementwise import (
     Scalar,
     prepare_elementwise,
 )
+from ocl_backend.kernels.narrow_functions import narrow_functions
 from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
 from ocl_backend.kernels.pointwise_values import values_of
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED, in_type
 from ocl_backend.ops.fused.expressions import Loosely, of_kernel
 from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
-
-PROMOTION = {
-    Promotion.SAME: PROMOTE.DEFAULT,
-    Promotion.FLOAT: PROMOTE.INT_TO_FLOAT,
-    Promotion.BOOL: PROMOTE.ALWAYS_BOOL,
-}
 
 ROWS = {**POINTWISE, **SPECIAL}
 CALLED = {**HELPERS, **FUNCTIONS}
@@ -271,7 +266,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
         ]
         expression = of_kernel(kernel, shape, lies)
         rule = rule_of(row, inputs, walked, names, run, fresh is not None, expression)
-    values = values_of(bound, names, kernel, compute is torch.bool)
+    values = values_of(row, bound, names, kernel, compute)
     return PreparedCall(run, rule, values, fresh, apart)
 
 
@@ -288,17 +283,18 @@ def _row(call: Call, bound: Bound) -> str:
 
 
 def _dtypes(op: Op, call: Call, bound: Bound) -> tuple[torch.dtype, torch.dtype]:
-    """Return the dtype to compute with and the result's, by torch's promotion."""
+    """Return the dtype that operands are promoted to, and the result's."""
     promoting = [value for name, value in bound.items() if name in PROMOTING and value is not None]
-    compute, result = elementwise_dtypes(*promoting, type_promotion_kind=PROMOTION[op.rule])
+    kind = PROMOTE.INT_TO_FLOAT if op.rule is Promotion.FLOAT else PROMOTE.DEFAULT
+    _, compute = elementwise_dtypes(*promoting, type_promotion_kind=kind)
     if not op.expression and compute.is_floating_point:
         raise NotImplementedError(f"{call.row} is not implemented for {compute}; use integers.")
-    return compute, result
+    return compute, torch.bool if op.rule is Promotion.BOOL else compute
 
 
 def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device:
-    tensors = [*inputs.values(), *([bound[call.output]] if call.output else [])]
-    found = {tensor.device for tensor in tensors}
+    found = {tensor.device for tensor in inputs.values()}
+    found |= {bound[call.output].device} if call.output else set()
     if len(found) != 1:
         names = ", ".join(sorted(map(str, found)))
         raise RuntimeError(
@@ -315,7 +311,7 @@ def _kernel(
     """Return the kernel for the arguments given; those left to their defaults are written in."""
     value = dtype_of(compute).value
     truth = SIGNED.get(value, value) if op.rule is Promotion.BOOL else value
-    text = _expression(op, compute)
+    text = _expression(op, compute, bound)
     parameters: list[Operand | Scalar] = []
     lines = []
     for name, given in bound.items():
@@ -339,16 +335,21 @@ def _kernel(
         else f"const T out = {last};"
     )
     helper = ""
-    if op.helper and op.helper in text:
+    if text == op.narrow:
+        helper = narrow_functions(compute)
+    elif op.helper and op.helper in text:
         helper = in_type(CALLED[op.helper], value)
     name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
     body = "\n".join(lines)
     return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
 
 
-def _expression(op: Op, compute: torch.dtype) -> str:
+def _expression(op: Op, compute: torch.dtype, bound: Bound) -> str:
     if compute is torch.bool and op.boolean:
         return op.boolean
+    by_number = "rounded(" in op.narrow and _is_number(bound["other"])  # torch does not round then
+    if compute in FLOATS_16 and op.narrow and not by_number:
+        return op.narrow
     text = op.expression if compute.is_floating_point else op.integer or op.expression
     return text.replace("BITS", str(8 * compute.itemsize))
 
