@@ -58,6 +58,7 @@ SUITES = {
     "dlpack": ("test_dlpack.py", "TestTorchDlPack"),
     "optim": ("test_optim.py", "TestOptimRenewed"),
     "spectral": ("test_spectral_ops.py", "TestFFT"),
+    "binary": ("test_binary_ufuncs.py", "TestBinaryUfuncs and not reference_numerics"),
     "torch": ("test_torch.py", "TestTorchDeviceType or TestDevicePrecision"),
 }
 """Name -> file, and what pytest's -k must find, which spares it the other classes."""
