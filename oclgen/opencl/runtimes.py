@@ -122,6 +122,7 @@ def prepare() -> tuple[Runtime, ...]:
     if sys.platform == "darwin":
         return ()
     _keep_workers_apart()
+    _keep_programs_apart()
     system.allows_tiles()
     runtimes = _examine_named()
     for runtime in runtimes:
@@ -151,6 +152,15 @@ def _keep_workers_apart() -> None:
     """
     if system.has_all_cores():
         os.environ.setdefault("POCL_AFFINITY", "1")
+
+
+def _keep_programs_apart() -> None:
+    """Ask PoCL for a folder per program, unless the user has said what to do.
+
+    PoCL 3.1 keeps programs on disk for all processes, by their text, and reads there what another
+    process still writes: a build fails, or the process ends. `programs` keeps binaries itself.
+    """
+    os.environ.setdefault("POCL_KERNEL_CACHE", "0")
 
 
 def claim_loader() -> None:

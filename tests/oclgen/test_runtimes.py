@@ -296,6 +296,21 @@ def test_what_the_processor_lacks_is_not_shown(device: Device) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is prepared")
+@pytest.mark.parametrize(("given", "asked"), [(None, "0"), ("1", "1")])
+def test_pocl_is_asked_for_a_folder_per_program(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, asked: str
+) -> None:
+    monkeypatch.setenv("OCLGEN_RUNTIMES", "none")
+    monkeypatch.setenv("POCL_KERNEL_CACHE", given or "")
+    if given is None:
+        monkeypatch.delenv("POCL_KERNEL_CACHE")
+    runtimes.prepare.cache_clear()
+    runtimes.prepare()
+    assert os.environ.get("POCL_KERNEL_CACHE") == asked
+    runtimes.prepare.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is prepared")
 @pytest.mark.parametrize(
     ("cores", "given", "asked"),
     [({0, 1}, None, "1"), ({0, 1}, "0", "0"), ({1}, None, None), ({0}, None, None)],
