@@ -25,8 +25,9 @@ class Promotion(Enum):
 class Op(NamedTuple):
     """One operator; `integer` replaces `expression` where integers or bools are computed with.
 
-    `helper` names a function of HELPERS the integer expression calls, for scalars only. `narrow`
-    replaces it for floats of 16 bits, by functions of `narrow_functions`, for scalars only.
+    `helper` names a function of HELPERS the integer expression calls, for scalars only. `double`
+    replaces `expression` in double precision, `narrow` for floats of 16 bits, by functions of
+    `narrow_functions`, for scalars only.
     """
 
     expression: str
@@ -34,6 +35,7 @@ class Op(NamedTuple):
     integer: str = ""
     helper: str = ""
     boolean: str = ""
+    double: str = ""
     narrow: str = ""
 
 
@@ -281,7 +283,9 @@ BACKWARD = {
 
 POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
 POINTWISE |= {
-    operator.name: Op(operator.expression, FLOAT if operator.floats else SAME)
+    operator.name: Op(
+        operator.expression, FLOAT if operator.floats else SAME, double=operator.double
+    )
     for row in activations.ACTIVATIONS.values()
     for operator in (row.forward, row.backward)
     if operator and operator.name

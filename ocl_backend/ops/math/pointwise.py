@@ -350,6 +350,8 @@ def _expression(op: Op, compute: torch.dtype, bound: Bound) -> str:
     by_number = "rounded(" in op.narrow and _is_number(bound["other"])  # torch does not round then
     if compute in FLOATS_16 and op.narrow and not by_number:
         return op.narrow
+    if compute is torch.float64 and op.double:
+        return op.double
     text = op.expression if compute.is_floating_point else op.integer or op.expression
     return text.replace("BITS", str(8 * compute.itemsize))
 
