@@ -18,6 +18,8 @@ from torch.nn.functional import pad
 from ocl_backend.dispatch.arguments import spread
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels
+from ocl_backend.ops.conv import slice_windows
+from ocl_backend.ops.tensor.copies import mirrored_copy
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
@@ -83,6 +85,10 @@ class Unfolded:
     def unfold(self, x: Tensor) -> Tensor:
         """Return x with the windows in the batch and their taps in the channels."""
         sizes = x.shape[2 + self.count :]
+        if self.count == 1 and slice_windows.serves(x):
+            steps = self.stride[0], self.padding[0], self.dilation[0]
+            windows = slice_windows.Windows(self.out[0], self.w[2], *steps)
+            return slice_windows.images(x, windows, self.pixels)
         if self.pixels:
             # batch, windows, other sizes, channels, taps
             view = self._windows(pad(x.movedim(1, -1).contiguous(), [0, 0, *self.margins]), 1)
@@ -311,8 +317,8 @@ def weights_of(plan: Unfolded, w: Tensor) -> Tensor:
 def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
     """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirror` unfolds.
 
-    Along one dimension taps are copied one by one to where they are met: to mirror all of w and
-    then to exchange taps and channels would copy it twice.
+    Along one dimension taps are copied to where they are met, on processors one by one: to mirror
+    all of w and then to exchange taps and channels would copy it twice.
     """
     taps, rest = plan.w[2 : 2 + plan.count], plan.w[2 + plan.count :]
     if plan.count > 1:
@@ -322,6 +328,9 @@ def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
     mirrored = _like(w, (plan.w[0] * taps[0], plan.w[1], *rest))
     apart, dim = ((taps[0], plan.w[0]), 0) if plan.pixels else ((plan.w[0], taps[0]), 1)
     view = mirrored.view(*apart, *mirrored.shape[1:])
+    if slice_windows.serves(w):
+        mirrored_copy(w.movedim(2, dim), view, dim)
+        return mirrored
     for tap in range(taps[0]):
         view.select(dim, taps[0] - 1 - tap).copy_(w.select(2, tap))
     return mirrored

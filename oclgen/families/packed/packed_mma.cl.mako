@@ -31,7 +31,8 @@ k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
 local_bytes         bytes of local memory
-elem_bytes          bytes of an element of x; 4: it is multiplied in three pieces
+elem_bytes          bytes of an element of x; 4: it is multiplied in pieces, by a power of two that
+                    lets the largest of a row fill fp16's range: see `packed_mma_products.scales_of`
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -46,6 +47,7 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
     loads, steps, at_once = len(text.x_places), text.steps, text.items // 4
     is_kept, rows_of_block, raw = rounds == 1, text.rows_of_block, text.raw
     items = "float" if elem_bytes == 4 else "ushort"
+    times_scale = " * scale[c]" if text.is_scaled else ""
 %>\
 <%def name="store(to)">\
 ${to}STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
@@ -132,12 +134,15 @@ ${moves.copy("stage", " " * 8)}\
     }
 % if is_kept:
     uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
+% if text.is_scaled:
+${products.scales_of([f"raw[{p}]" for p in range(parts)], " " * 4)}\
+% endif
 #pragma unroll
     for (int p = 0; p < ${parts}; ++p)
 #pragma unroll
         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s], kept[p][c] + ${at_once} * s);
+            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s]${times_scale}, kept[p][c] + ${at_once} * s);
 % if text.has_ones:
     // sums of x, or what sums of quants begin with, the same in every row of a block
     float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][2];
@@ -201,10 +206,13 @@ ${moves.fetch("(last ? n0 + further : n0)", "next_k", " " * 12)}\
             for (int p = 0; p < ${parts}; ++p) {
 % if not is_kept:
                 uint pairs[${blocks_m}][${steps}][${pieces}][2];
+% if text.is_scaled:
+${products.scales_of(["next_x"], " " * 16)}\
+% endif
 #pragma unroll
                 for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s], pairs[c] + ${at_once} * s);
+                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s]${times_scale}, pairs[c] + ${at_once} * s);
                 at_k = p == ${parts - 1} ? next_k : at_k + ${tile.part};
 ${moves.load_x("next_x", "at_k", " " * 16)}\
 % endif
@@ -265,7 +273,11 @@ ${store(" " * 24)}\
         for (int r = 0; r < ${blocks_n}; ++r)
 #pragma unroll
             for (int e = 0; e < 4; e += ${2 if rows_of_block == 1 else 1}) {
+% if is_kept and text.is_scaled:
+                float sum = acc[r][0][e] * inverse[0][e % 2]${" + acc[r][0][e + 1] * inverse[0][1]" if rows_of_block == 1 else ""};
+% else:
                 float sum = acc[r][0][e]${" + acc[r][0][e + 1]" if rows_of_block == 1 else ""};
+% endif
 % for mask in (1, 2) if rows_of_block < 4 else (2,):
                 sum += from_lane(sum, ${mask});
 % endfor
@@ -282,7 +294,7 @@ ${store(" " * 24)}\
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
-                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e]${' * inverse[c][e % 2]' if is_kept and text.is_scaled else ''};
                 }
 % endif
         WARP_SYNC();

@@ -1,8 +1,9 @@
 """Products of few rows with packed weights on matrix units, by `mma.sync` in inline PTX.
 
 Quants of up to 8 bits are exact as fp16 or bf16. So the units multiply quants, and the numbers of a
-block multiply the sums. x in fp32 is split into three pieces of bf16 whose sum is x. Of x in 16
-bits, what quants are too large by is subtracted from sums. An infinite x gives NaN.
+block multiply the sums. x in fp32 is split into two pieces of fp16, times a power of two for each
+row and tile: their sum is x but for its last bit at times. Of x in 16 bits, what quants are too
+large by is subtracted from sums. An infinite x gives NaN.
 
 It is not the family for many rows, for which weights would be unpacked again and again.
 """
@@ -309,7 +310,7 @@ def units(problem: PackedProblem, config: Config) -> str:
     """Return the text of the matrix units and copies: see `packed_mma_units`."""
     return render(
         "packed_mma_units",
-        dtype="fp16" if problem.dtype == "fp16" else "bf16",
+        dtype="bf16" if problem.dtype == "bf16" else "fp16",
         elem_bytes=DTYPES[problem.dtype],
         x_bytes=config.text(problem).items * DTYPES[problem.dtype],
         width=tile(problem, config.tile_k).width,
