@@ -8,8 +8,9 @@ packed, `stages` at a time, and waits for none of the others until all add up in
 warp that has one tile of each row keeps its x in registers.
 
 With `split_k` several work-groups share a block of outputs: slices of k, of which each has all the
-warps that it would have alone. They leave their sums in `partials`, and the last of them to arrive
-adds these up in the order of the slices, so results repeat exactly. None waits for another.
+warps that it would have alone. They leave the sums of all their blocks in `partials`, and the last of
+them to arrive adds these up in the order of the slices, so results repeat exactly. None waits for
+another.
 
 Of 16 x 16 weights a lane has four of row lane / 4 and four of the row 8 below: those of four
 neighbouring bytes. The instruction's order of k is theirs, so x is read where it lies, four or
@@ -27,6 +28,7 @@ share, shares       index of a warp among those that share a block of outputs, a
 stages              tiles of a warp in local memory
 rounds              tiles of a row that a warp multiplies
 is_repeated         whether a work-group computes several blocks of outputs
+most_blocks         blocks of outputs of a work-group at most
 k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
@@ -47,10 +49,10 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in pieces, by 
     loads, steps, at_once = len(text.x_places), text.steps, text.items // 4
     is_kept, rows_of_block, raw = rounds == 1, text.rows_of_block, text.raw
     items = "float" if elem_bytes == 4 else "ushort"
-    times_scale = " * scale[c]" if text.is_scaled else ""
+    times_scale, block_sums = " * scale[c]" if text.is_scaled else "", text.rows * tile_n
 %>\
-<%def name="store(to)">\
-${to}STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+<%def name="store(first, to)">\
+${to}STORE1(sum${text.unit}${f" * LOAD1(scales + {first} + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + ${first} + j);
 </%def>\
 ${preamble}
 ${units}
@@ -77,10 +79,11 @@ void packed_mma(
 % if split_k > 1:
     __local int arrived;
     const int slice = (int)get_group_id(2), share = slice * ${warps} + warp;
-    // what the slices of this block leave, and the counter of those that have
-    const int block = (int)(get_group_id(1) * get_num_groups(0) + get_group_id(0));
-    __global float *const left = partials + offset_partials + block * ${split_k * text.rows * tile_n}L;
-    __global int *const counter = counters + offset_counters + block;
+    // what the slices of these blocks leave, and the counter of those that have
+    const int blocks = (int)(get_group_id(1) * get_num_groups(0) + get_group_id(0));
+    __global float *const left = partials + offset_partials + blocks * ${most_blocks * split_k * block_sums}L;
+    __global int *const counter = counters + offset_counters + blocks;
+    int nth_block = 0;
 % endif
     UNIT_MEMORY
     SUMS_BEGIN(id, ${warps});
@@ -237,28 +240,14 @@ ${products.multiply("kept[p]" if is_kept else "pairs")}\
 #pragma unroll
                     for (int other = 0; other < ${warps}; ++other) sum += there[(other * ${text.rows} + i) * ${tile_n + pad} + j];
 % if split_k > 1:
-                    PASS(sum, left + slice * ${text.rows * tile_n} + at);
+                    PASS(sum, left + (nth_block * ${split_k} + slice) * ${block_sums} + at);
 % else:
-${store(" " * 20)}\
+${store("before", " " * 20)}\
 % endif
                 }
             }
 % if split_k > 1:
-${passing.counted_in("arrived", "counter", " " * 12)}\
-            if (arrived == ${split_k - 1}) {
-                if (id == 0) atomic_xchg(counter, 0);
-                for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
-                    const int i = at / ${tile_n}, j = at % ${tile_n};
-                    if (m0 + i < m && before + j < n) {
-                        float sum = 0.0f, theirs[${split_k}];
-#pragma unroll
-                        for (int other = 0; other < ${split_k}; ++other) TAKE(theirs[other], left + other * ${text.rows * tile_n} + at);
-#pragma unroll
-                        for (int other = 0; other < ${split_k}; ++other) sum += theirs[other];
-${store(" " * 24)}\
-                    }
-                }
-            }
+            ++nth_block;
 % endif
         }
 % if is_repeated and text.rows * tile_n < work_items:
@@ -303,4 +292,22 @@ ${store(" " * 24)}\
         turn ^= 1;
     }
     COPY_WAIT(0);
+% if split_k > 1:
+${passing.counted_in("arrived", "counter", " " * 4)}\
+    if (arrived == ${split_k - 1}) {
+        if (id == 0) atomic_xchg(counter, 0);
+        for (int all = id; all < nth_block * ${block_sums}; all += ${work_items}) {
+            const int nth = all / ${block_sums}, at = all % ${block_sums}, i = at / ${tile_n}, j = at % ${tile_n};
+            const int first = (int)get_group_id(0) * ${tile_n} + nth * further;
+            if (m0 + i < m && first + j < n) {
+                float sum = 0.0f, theirs[${split_k}];
+#pragma unroll
+                for (int other = 0; other < ${split_k}; ++other) TAKE(theirs[other], left + (nth * ${split_k} + other) * ${block_sums} + at);
+#pragma unroll
+                for (int other = 0; other < ${split_k}; ++other) sum += theirs[other];
+${store("first", " " * 16)}\
+            }
+        }
+    }
+% endif
 }

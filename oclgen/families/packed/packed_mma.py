@@ -54,13 +54,19 @@ RESIDENT = 4096
 """Weights of a row, in tiles of all groups together, that a compute unit works on at a time."""
 MOST_SHARING = 8
 """Warps of a work-group beside other work-groups for the same outputs."""
+SLICE_WARPS = 12
+"""The same at most where a unit has one work-group, which computes several blocks of outputs."""
+SHORT_K = 3072
+"""Weights of a row up to which one work-group multiplies all."""
+FEW_BYTES = 1 << 23
+"""Weights of int8 below which a launch is over before groups have computed several blocks."""
 MOST_WARPS = 16
 """Warps of a work-group that keep x and find registers enough for what they wait for."""
 MOST_IDLE = 0.125
 """Part of the work that a guess lets warps wait for longer rows' sake."""
 MAX_REGISTERS = 168
 """Private numbers of a work-item beside which addresses and unpacked weights still fit in 255."""
-FILE, BESIDE = 65536, 40
+FILE, BESIDE = 65536, 36
 """Registers that work-items of a group share, and those of one beside the numbers it keeps."""
 
 
@@ -111,11 +117,21 @@ class Config(BaseConfig):
         """Return the blocks of outputs, along n and along m."""
         return ceil_div(problem.n, self.tile_n), ceil_div(problem.m, self.tile_m)
 
+    def work_groups(self, problem: PackedProblem) -> tuple[int, int]:
+        """Return the work-groups of a slice of k, along n and along m."""
+        blocks, rows = self.blocks(problem)
+        return self.groups if self.is_repeated(problem) else blocks, rows
+
+    def most_blocks(self, problem: PackedProblem) -> int:
+        """Return the blocks of outputs of a work-group at most."""
+        return ceil_div(self.blocks(problem)[0], self.work_groups(problem)[0])
+
     def workspaces(self, problem: PackedProblem) -> tuple[tuple[str, int], ...]:
         """Return the workspace of sums that slices of k leave, if there are several."""
         if self.split_k == 1:
             return ()
-        sums = prod(self.blocks(problem)) * self.split_k * self.text(problem).rows * self.tile_n
+        of_slice = prod(self.work_groups(problem)) * self.most_blocks(problem)
+        sums = of_slice * self.split_k * self.text(problem).rows * self.tile_n
         return (("partials", FLOAT_BYTES * sums),)
 
     def text(self, problem: PackedProblem) -> Text:
@@ -151,8 +167,8 @@ class Config(BaseConfig):
         if self.groups and not self.is_repeated(problem):
             blocks = ceil_div(problem.n, self.tile_n)
             return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"
-        if self.split_k > 1 and (self.groups or problem.free):
-            return f"split_k={self.split_k}: a block of outputs has work-groups and sums of its own"
+        if self.split_k > 1 and problem.free:
+            return f"split_k={self.split_k}: slices leave as many sums as m and n say"
         if self.split_k > 1 and (self.split_k - 1) * self.warps * self.tile_k >= problem.k:
             return f"split_k={self.split_k}: a work-group would have none of {problem.k} weights"
         if self.unroll > 1 and self.rounds(problem) == 1:
@@ -190,6 +206,7 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
         return []
     return [
         *_of_slices(problem, limits),
+        *_of_kept_slices(problem, limits),
         *_of_kept_x(problem, limits),
         *_of_rounds(problem, limits),
     ]
@@ -199,10 +216,13 @@ def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose work-groups share k, where half of the units would have no outputs.
 
     Each unit gets two work-groups. A warp has one tile, or two where a slice would need more than
-    `MOST_SHARING` warps.
+    `MOST_SHARING` warps. To pass sums takes longer than a short k does in one work-group (H200, us:
+    2x768x2304 of q4_0 8.2 and 5.8, 6x976x2816 of q4_k 8.3 and 6.6).
     """
     blocks = ceil_div(problem.n, COLUMNS)
     if problem.m > ROWS or problem.free or 2 * blocks > limits.compute_units:
+        return
+    if problem.k <= SHORT_K and problem.format != "int8":
         return
     slices = min(MOST_SLICES, 2 * limits.compute_units // blocks)
     for tile_k in (256, 512):
@@ -216,6 +236,33 @@ def _of_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
         yield one
 
 
+def _of_kept_slices(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
+    """Yield configs whose work-groups keep x of a slice of k for several blocks of outputs.
+
+    A row is longer than what the warps of one work-group keep. Each unit has a work-group, whose
+    sums of all blocks pass to the others at once: 1.3 times as fast as warps that take several
+    tiles of a row (H200, ten problems, 0.95 to 1.55). Rows of int8 gain where there are many of x.
+    """
+    if problem.m > ROWS or problem.free or problem.k <= 256 * MOST_WARPS:
+        return
+    if problem.format == "int8" and problem.m <= ROWS // 2:
+        return
+    blocks, tiles = ceil_div(problem.n, COLUMNS), ceil_div(problem.k, 256)
+
+    def cut(warps: int) -> tuple[int, int]:
+        slices = ceil_div(tiles, warps)
+        return slices, max(1, limits.compute_units // slices)
+
+    def tiles_of_unit(warps: int) -> int:
+        return ceil_div(blocks, cut(warps)[1]) * warps
+
+    fewest = max(SLICE_WARPS // 2, ceil_div(tiles, MOST_SLICES))
+    warps = min(range(max(fewest, SLICE_WARPS), fewest - 1, -1), key=tiles_of_unit)
+    slices, groups = cut(ceil_div(tiles, cut(warps)[0]))
+    one = Config(1, 1, 256, ceil_div(tiles, slices), stages=2, unroll=1, split_k=slices)
+    yield replace(one, groups=groups if blocks > groups else 0)
+
+
 def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs whose warps have one tile of each row, for as many groups as units hold.
 
@@ -223,19 +270,24 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     read rate: 4x14336x4096 of int4_128z 0.74 and 0.63, 4x2872x3328 of q4_0 0.62 and 0.58), but not
     those of a long k whose scales lie in the blocks (1x14336x4096 of q4_0 0.65 and 0.69), nor more
     than 16 (1x7736x6144 in fp32 0.21 and 0.63). A work-group that computes two blocks of outputs
-    is faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k). x in three pieces leaves no
-    room for more than four rows of a long k. Rows of int8 take as long by several tiles a warp,
-    which need less local memory.
+    is faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k; 11.9 and 13.6 us,
+    4x7208x1280). Rows of int8 take as long by several tiles a warp, which need less local memory,
+    but for short ones of many outputs (14.0 and 11.8 us, 3x23128x1024).
     """
-    if problem.m > ROWS or problem.format == "int8":
+    blocks, units = ceil_div(problem.n, COLUMNS), limits.compute_units
+    is_long = problem.k > SHORT_K or blocks < 3 * units or problem.n * problem.k < FEW_BYTES
+    if problem.m > ROWS or (problem.format == "int8" and is_long):
         return
     packing, is_short = problem.packing, problem.k < RESIDENT or DTYPES[problem.dtype] == 4
     lengths = (256, 512, 1024)
     if not (is_short or packing.group or tile(problem, 256).is_skewed):
         lengths = (512, 256, 1024)
-    if problem.packing.block_bytes >= problem.packing.block:
+    # bytes in blocks: fewer warps wait for as many, if each has several blocks of outputs
+    is_bytewise = packing.block_bytes >= packing.block and packing.group is None
+    if is_bytewise and blocks > units and not (is_short and DTYPES[problem.dtype] == 4):
         lengths = (1024, 512, 256)
-    blocks = ceil_div(problem.n, COLUMNS)
+    if is_bytewise and DTYPES[problem.dtype] == 4 and problem.k >= RESIDENT:
+        lengths = (512, 1024, 256) if problem.m > 1 else (1024, 512, 256)
     for tile_k in sorted(
         lengths,
         key=lambda tile_k: (
@@ -244,9 +296,11 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
         ),
     ):
         warps = ceil_div(problem.k, tile_k)
-        groups = limits.compute_units * min(3, max(1, RESIDENT // (tile_k * warps)))
-        groups = groups if blocks > groups else 0
-        yield Config(1, 1, tile_k, warps, stages=2, unroll=1, groups=groups)
+        most = min(4 if blocks > 8 * units else 3, max(1, RESIDENT // (tile_k * warps)))
+        # the fewest groups that need no more turns
+        turns = ceil_div(blocks, most * units)
+        groups = units * min(most, ceil_div(blocks, turns * units))
+        yield Config(1, 1, tile_k, warps, 2, 1, groups if blocks > groups else 0)
 
 
 def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
@@ -255,7 +309,7 @@ def _of_rounds(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     # a unit with few tiles of its own is filled by warps that share them
     few = problem.n < 6 * COLUMNS * limits.compute_units
     counts = (4, 2)
-    # some 4 KiB for a warp to wait for; x in three pieces is cut for more outputs
+    # some 4 KiB for a warp to wait for; x in pieces is cut for more outputs
     tiles: tuple[tuple[int, int], ...]
     if 8 * problem.packing.block_bytes <= 5 * problem.packing.block:
         tiles = ((2, 128), (1, 256), (1, 128))
@@ -341,12 +395,12 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             share="share" if config.split_k > 1 else "warp",
             shares=config.shares,
             is_repeated=config.is_repeated(problem),
+            most_blocks=config.most_blocks(problem),
             k=problem.k,
             row_bytes=cut.row_bytes,
         )
 
-    blocks, rows = config.blocks(problem)
-    groups = config.groups if config.is_repeated(problem) else blocks
+    groups, rows = config.work_groups(problem)
     is_split = config.split_k > 1
     launch = Launch(
         text=text,
@@ -359,4 +413,4 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
         ),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((launch,), config.workspaces(problem), blocks * rows if is_split else 0)
+    return Plan((launch,), config.workspaces(problem), groups * rows if is_split else 0)
