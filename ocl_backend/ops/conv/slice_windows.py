@@ -28,7 +28,7 @@ from oclgen.plan import round_up
 class Windows(NamedTuple):
     """Windows along the depth: their number, and taps, stride, padding and dilation of each."""
 
-    count: int
+    number: int
     taps: int
     stride: int
     padding: int
@@ -53,13 +53,13 @@ def images(x: Tensor, windows: Windows, pixels: bool) -> Tensor:
         [batch * windows, channels * taps, height, width].
     """
     volume = arranged(x, pixels)
-    shape = torch.Size((len(x) * windows.count, x.shape[1] * windows.taps, *x.shape[3:]))
+    shape = torch.Size((len(x) * windows.number, x.shape[1] * windows.taps, *x.shape[3:]))
     found = x.new_empty_strided(shape, image_strides(shape, pixels))
     if found.numel():
         addresses = volume.data_ptr(), found.data_ptr()
         aligned = are_aligned(addresses)
         size = x.element_size()
-        _copying(x.get_device(), _Lying(*x.shape, pixels), size, windows, aligned)(*addresses)
+        _copying(x.get_device(), _lying(x.shape, pixels), size, windows, aligned)(*addresses)
     return found
 
 
@@ -72,7 +72,7 @@ def sums(columns: Tensor, shape: Sequence[int], windows: Windows, pixels: bool) 
         windows: along the depth.
         pixels: as in `images`; the volume lies so, too.
     """
-    lying = _Lying(*shape, pixels)
+    lying = _lying(shape, pixels)
     read = arranged(columns, pixels)
     found = columns.new_empty(lying.sizes)
     call = _adding(columns.get_device(), lying, columns.dtype, windows)
@@ -107,8 +107,13 @@ class _Lying(NamedTuple):
         return self.height * self.width if self.pixels else self.channels
 
 
+def _lying(shape: Sequence[int], pixels: bool) -> _Lying:
+    batch, channels, slices, height, width = shape
+    return _Lying(batch, channels, slices, height, width, pixels)
+
+
 def _number(count: int) -> tuple[type[np.int64 | np.int32], str]:
-    """Return the type of numbers of kernels whose indices are below `count`, here and there."""
+    """Return the type of numbers of kernels whose indices are below `count`, and its name in kernels."""
     return (np.int64, "long") if count >= 2**31 else (np.int32, "int")
 
 
@@ -120,24 +125,28 @@ def _copying(
     steps = (inner, mid * inner) if volume.pixels else (slices * inner, inner)
     size = next(w for w in WORDS if w == itemsize or (aligned and inner * itemsize % w == 0))
     items = size // itemsize
-    words = volume.batch * windows.count * mid * windows.taps * inner // items
+    words = volume.batch * windows.number * mid * windows.taps * inner // items
     kind, index = _number(max(words, prod(volume.sizes)))
     text = render.render(
         "slice_windows", package="ocl_backend", word=WORDS[size].storage, index=index
     )
     numbers = (
-        words, inner // items, windows.taps, mid, windows.count, slices,
+        words, inner // items, windows.taps, mid, windows.number, slices,
         *(step // items for step in (*steps, slices * mid * inner)),
         windows.stride, windows.padding, windows.dilation,
     )  # fmt: skip
-    arguments = [Pointer(size), Pointer(size), *map(kind, numbers)]
+    arguments: list[Argument] = [
+        Pointer(size),
+        Pointer(size),
+        *(kind(number) for number in numbers),
+    ]
     return _launch(device, text, "slice_windows", words, arguments)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _adding(device: int, volume: _Lying, dtype: torch.dtype, windows: Windows) -> KernelLaunch:
     items = prod(volume.sizes)
-    kind, index = _number(items * windows.taps * windows.count)
+    kind, index = _number(items * windows.taps * windows.number)
     text = render.render(
         "slice_sums",
         package="ocl_backend",
@@ -147,10 +156,11 @@ def _adding(device: int, volume: _Lying, dtype: torch.dtype, windows: Windows) -
         taps=windows.taps,
     )
     numbers = (
-        items, volume.inner, volume.mid, volume.slices, windows.count,
+        items, volume.inner, volume.mid, volume.slices, windows.number,
         windows.stride, windows.padding, windows.dilation,
     )  # fmt: skip
-    arguments = [Pointer(dtype.itemsize), Pointer(dtype.itemsize), *map(kind, numbers)]
+    pointers = [Pointer(dtype.itemsize)] * 2
+    arguments: list[Argument] = [*pointers, *(kind(number) for number in numbers)]
     return _launch(device, text, "slice_sums", items, arguments)
 
 

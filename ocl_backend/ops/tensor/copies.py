@@ -147,7 +147,7 @@ def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _mirroring(key: _Key) -> KernelLaunch:
+def _mirroring(key: _Key) -> Run:
     return _prepared(key)
 
 

@@ -2,7 +2,7 @@
 
 Quants of up to 8 bits are exact as fp16 or bf16. So the units multiply quants, and the numbers of a
 block multiply the sums. x in fp32 is split into two pieces of fp16, times a power of two for each
-row and tile: their sum is x but for its last bit at times. Of x in 16 bits, what quants are too
+row and tile: their sum is x except for its last bit at times. Of x in 16 bits, what quants are too
 large by is subtracted from sums. An infinite x gives NaN.
 
 It is not the family for many rows, for which weights would be unpacked again and again.

@@ -107,7 +107,7 @@ def _of_kept_x(problem: PackedProblem, limits: Limits) -> Iterator[Config]:
     than 16 (1x7736x6144 in fp32 0.21 and 0.63). A work-group that computes two blocks of outputs
     is faster than two work-groups (0.55 and 0.49, 6x9632x768 of q6_k; 11.9 and 13.6 us,
     4x7208x1280). Rows of int8 take as long by several tiles a warp, which need less local memory,
-    but for short ones of many outputs (14.0 and 11.8 us, 3x23128x1024).
+    except for short ones of many outputs (14.0 and 11.8 us, 3x23128x1024).
     """
     blocks, units = ceil_div(problem.n, COLUMNS), limits.compute_units
     is_long = problem.k > SHORT_K or blocks < 3 * units or problem.n * problem.k < FEW_BYTES

@@ -11,7 +11,7 @@ from oclgen.families.packed.packed_mma_tiles import ROWS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
 PIECES = 2
-"""Numbers of fp16 that together are a number of fp32, but for its last bit at times."""
+"""Numbers of fp16 that together are a number of fp32, except for its last bit at times."""
 SUBTRACTED = 1
 """Steps of a group up to which instructions for x alone cost less than registers for its sums."""
 PAIRS_OF_SCALES = """\
