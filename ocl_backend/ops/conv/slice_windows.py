@@ -113,7 +113,7 @@ def _lying(shape: Sequence[int], pixels: bool) -> _Lying:
 
 
 def _number(count: int) -> tuple[type[np.int64 | np.int32], str]:
-    """Return the type of numbers of kernels whose indices are below `count`, and its name in kernels."""
+    """Return the type of numbers whose indices are below `count`, and its name in kernels."""
     return (np.int64, "long") if count >= 2**31 else (np.int32, "int")
 
 
