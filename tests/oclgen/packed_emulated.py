@@ -16,6 +16,8 @@ TEXT = """
 #define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 #define even_bytes(a, above) ((a) & 0x00ff00ffu | (above) * 0x01000100u)
 #define odd_bytes(a, above) ((a) >> 8 & 0x00ff00ffu | (above) * 0x01000100u)
+#define low_of(pair) value_of(pair)
+#define high_of(pair) value_of((pair) >> 16)
 #define MMA_HERE MMA
 #define WARP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #define PASS(value, to) *(volatile __global float *)(to) = value
@@ -42,7 +44,7 @@ uint difference(const uint a, const uint b)
 
 def units(problem: PackedProblem, config: packed_mma.Config) -> str:
     """Return the emulation, called as `packed_mma.units` is; weights and pieces of x are exact."""
-    lanes = by_lanes(config.work_items, "fp16" if problem.dtype == "fp16" else "bf16")
+    lanes = by_lanes(config.work_items, "bf16" if problem.dtype == "bf16" else "fp16")
     # what is stored is exact; inlined, each barrier costs a processor's compiler seconds
     lanes = lanes.replace("bf16_from_float(value)", "as_uint(value) >> 16")
     lanes = lanes.replace("void multiplied(", "__attribute__((noinline)) void multiplied(")

@@ -55,6 +55,7 @@ MMAS = (
     (PackedProblem(4, 21, 768, "fp16"), packed_mma.Config(1, 1, 256, 1, 2, 2)),
     (PackedProblem(9, 37, 1024, "bf16"), packed_mma.Config(1, 1, 256, 2, 2, 1, split_k=2)),
     (PackedProblem(3, 40, 1280), packed_mma.Config(1, 2, 256, 1, 2, 1, split_k=3)),
+    (PackedProblem(5, 72, 1280), packed_mma.Config(1, 1, 256, 3, 2, 1, groups=2, split_k=2)),
 )
 
 
@@ -213,7 +214,7 @@ def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
         (PackedProblem(1, 9, 256, format="q6_k"), (1, 1, 256, 1, 2, 1), "9 rows of 210 B"),
         (PackedProblem(1, 8, 768, format="q6_k"), (1, 1, 512, 1, 2, 1), "a tile of 512 weights"),
         (PackedProblem(32, 8, 512, format="q6_k"), (4, 2, 256, 1, 2, 1), "numbers; at most"),
-        (PackedProblem(1, 64, 512), (1, 1, 256, 1, 2, 1, 1, 2), "sums of its own"),
+        (replace(TOKEN, n=64, free=frozenset({"m"})), (1, 1, 256, 1, 2, 1, 0, 2), "as many sums"),
         (PackedProblem(1, 64, 512), (1, 1, 256, 2, 2, 1, 0, 2), "none of 512 weights"),
     ],
 )
@@ -230,7 +231,9 @@ def test_what_matrix_units_cannot_do_is_refused(
         (PackedProblem(4, 544, 10240, "bf16", "q8_0"), True, 8),
         (PackedProblem(4, 896, 5888, "fp32", "q4_k"), True, 8),
         (PackedProblem(4, 896, 5888, "fp32", "q4_k", frozenset({"m"})), False, 16),
-        (PackedProblem(1, 7736, 6144, "fp32", "q4_0"), False, 16),
+        (PackedProblem(1, 7736, 6144, "fp32", "q4_0"), True, 12),
+        (PackedProblem(1, 7736, 3840, "fp32", "q4_0"), False, 16),
+        (PackedProblem(6, 976, 2816, "bf16", "q4_k"), False, 16),
         (PackedProblem(8, 14336, 4096, "bf16", "q4_0"), False, 16),
     ],
 )

@@ -18,6 +18,8 @@ from torch.nn.functional import pad
 from ocl_backend.dispatch.arguments import spread
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels
+from ocl_backend.ops.conv import slice_windows
+from ocl_backend.ops.tensor.copies import mirrored_copy
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
@@ -83,6 +85,8 @@ class Unfolded:
     def unfold(self, x: Tensor) -> Tensor:
         """Return x with the windows in the batch and their taps in the channels."""
         sizes = x.shape[2 + self.count :]
+        if self._is_of_slices(x):
+            return slice_windows.images(x, self._of_slices, self.pixels)
         if self.pixels:
             # batch, windows, other sizes, channels, taps
             view = self._windows(pad(x.movedim(1, -1).contiguous(), [0, 0, *self.margins]), 1)
@@ -95,6 +99,16 @@ class Unfolded:
         view = view.permute(0, *windows, 1, *taps, *rest)
         return view.reshape(self._batch, -1, *sizes)
 
+    def _is_of_slices(self, images: Tensor) -> bool:
+        """Say whether slices of volumes are unfolded, by kernels of their own."""
+        return self.count == 1 and len(self.x) == 5 and slice_windows.serves(images)
+
+    @property
+    def _of_slices(self) -> slice_windows.Windows:
+        """The windows of slices."""
+        steps = self.stride[0], self.padding[0], self.dilation[0]
+        return slice_windows.Windows(self.out[0], self.w[2], *steps)
+
     def _windows(self, view: Tensor, first: int) -> Tensor:
         """Return a view of the windows of dimensions from `first` on, taps after all."""
         for dim in range(self.count):
@@ -104,6 +118,8 @@ class Unfolded:
 
     def fold(self, columns: Tensor) -> Tensor:
         """Return what `unfold` spread out, added up: [batch, channels, *sizes]."""
+        if self._is_of_slices(columns):
+            return slice_windows.sums(columns, self.x, self._of_slices, self.pixels)
         taps = self.w[2 : 2 + self.count]
         order = (*taps, self.x[1]) if self.pixels else (self.x[1], *taps)
         view = columns.view(self.x[0], *self.out[: self.count], *order, *columns.shape[2:])
@@ -311,8 +327,8 @@ def weights_of(plan: Unfolded, w: Tensor) -> Tensor:
 def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
     """Return w [channels of y * taps, channels of x, ...] for what `Unfolded.mirror` unfolds.
 
-    Along one dimension taps are copied one by one to where they are met: to mirror all of w and
-    then to exchange taps and channels would copy it twice.
+    Along one dimension taps are copied to where they are met, on processors one by one: to mirror
+    all of w and then to exchange taps and channels would copy it twice.
     """
     taps, rest = plan.w[2 : 2 + plan.count], plan.w[2 + plan.count :]
     if plan.count > 1:
@@ -322,6 +338,9 @@ def mirrored_weights(plan: Unfolded, w: Tensor) -> Tensor:
     mirrored = _like(w, (plan.w[0] * taps[0], plan.w[1], *rest))
     apart, dim = ((taps[0], plan.w[0]), 0) if plan.pixels else ((plan.w[0], taps[0]), 1)
     view = mirrored.view(*apart, *mirrored.shape[1:])
+    if w.dim() == 5 and slice_windows.serves(w):
+        mirrored_copy(w.movedim(2, dim), view, dim)
+        return mirrored
     for tap in range(taps[0]):
         view.select(dim, taps[0] - 1 - tap).copy_(w.select(2, tap))
     return mirrored

@@ -86,6 +86,25 @@ def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     _run(key)(addresses)
 
 
+def mirrored_copy(source: torch.Tensor, target: torch.Tensor, dim: int) -> None:
+    """Copy what `source` has along `dim` from its last item to its first, by one launch of a GPU.
+
+    Args:
+        source: any strides.
+        target: of its shape and dtype, any strides.
+        dim: the dimension that is mirrored.
+    """
+    steps = list(source.stride())
+    last = (source.shape[dim] - 1) * steps[dim] * source.element_size()
+    steps[dim] = -steps[dim]
+    addresses = source.data_ptr() + last, target.data_ptr()
+    key = _Key(
+        target.get_device(), source.dtype, target.dtype, target.shape, tuple(steps),
+        target.stride(), are_aligned(addresses),
+    )  # fmt: skip
+    _mirroring(key)(*addresses)
+
+
 Types = tuple[torch.dtype | int, torch.dtype | int]
 """Of source and target: a dtype, or the bytes of a word where none changes."""
 
@@ -127,6 +146,11 @@ def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         imaginary.zero_()
 
 
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _mirroring(key: _Key) -> Run:
+    return _prepared(key)
+
+
 class Dim(NamedTuple):
     """A dimension both tensors walk: its size, and the items from one step to the next."""
 
@@ -139,7 +163,7 @@ def _prepared(key: _Key) -> Run:
     device, source, target = key.device, key.source, key.target
     limits = devices()[device].limits
     dims = collapse(key.shape, key.source_strides, key.target_strides)
-    reach = max(sum((dim.size - 1) * dim[side] for dim in dims) for side in (1, 2))
+    reach = max(sum((dim.size - 1) * abs(dim[side]) for dim in dims) for side in (1, 2))
     wide = reach >= 2**31
     if word := _word(key, dims):
         return _flat(device, (word, word), _of_words(dims, word // source.itemsize), wide)
@@ -337,7 +361,7 @@ def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
 
     None as well where the source is broadcast.
     """
-    a, b = dims[-1], min(dims, key=lambda dim: dim.source)
+    a, b = dims[-1], min(dims, key=lambda dim: abs(dim.source))
     return None if a is b or b.source == 0 else (a, b)
 
 

@@ -8,8 +8,9 @@ packed, `stages` at a time, and waits for none of the others until all add up in
 warp that has one tile of each row keeps its x in registers.
 
 With `split_k` several work-groups share a block of outputs: slices of k, of which each has all the
-warps that it would have alone. They leave their sums in `partials`, and the last of them to arrive
-adds these up in the order of the slices, so results repeat exactly. None waits for another.
+warps that it would have alone. They leave the sums of all their blocks in `partials`, and the last of
+them to arrive adds these up in the order of the slices, so results repeat exactly. None waits for
+another.
 
 Of 16 x 16 weights a lane has four of row lane / 4 and four of the row 8 below: those of four
 neighbouring bytes. The instruction's order of k is theirs, so x is read where it lies, four or
@@ -27,11 +28,13 @@ share, shares       index of a warp among those that share a block of outputs, a
 stages              tiles of a warp in local memory
 rounds              tiles of a row that a warp multiplies
 is_repeated         whether a work-group computes several blocks of outputs
+most_blocks         blocks of outputs of a work-group at most
 k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
 local_bytes         bytes of local memory
-elem_bytes          bytes of an element of x; 4: it is multiplied in three pieces
+elem_bytes          bytes of an element of x; 4: it is multiplied in pieces, by a power of two that
+                    lets the largest of a row fill fp16's range: see `packed_mma_products.scales_of`
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -46,9 +49,10 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in three piece
     loads, steps, at_once = len(text.x_places), text.steps, text.items // 4
     is_kept, rows_of_block, raw = rounds == 1, text.rows_of_block, text.raw
     items = "float" if elem_bytes == 4 else "ushort"
+    times_scale, block_sums = " * scale[c]" if text.is_scaled else "", text.rows * tile_n
 %>\
-<%def name="store(to)">\
-${to}STORE1(sum${text.unit}${" * LOAD1(scales + before + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + before + j);
+<%def name="store(first, to)">\
+${to}STORE1(sum${text.unit}${f" * LOAD1(scales + {first} + j)" if tile.format.group == 0 else ""}, y + offset_y + (m0 + i) * (long)ld_y + ${first} + j);
 </%def>\
 ${preamble}
 ${units}
@@ -75,10 +79,11 @@ void packed_mma(
 % if split_k > 1:
     __local int arrived;
     const int slice = (int)get_group_id(2), share = slice * ${warps} + warp;
-    // what the slices of this block leave, and the counter of those that have
-    const int block = (int)(get_group_id(1) * get_num_groups(0) + get_group_id(0));
-    __global float *const left = partials + offset_partials + block * ${split_k * text.rows * tile_n}L;
-    __global int *const counter = counters + offset_counters + block;
+    // what the slices of these blocks leave, and the counter of those that have
+    const int blocks = (int)(get_group_id(1) * get_num_groups(0) + get_group_id(0));
+    __global float *const left = partials + offset_partials + blocks * ${most_blocks * split_k * block_sums}L;
+    __global int *const counter = counters + offset_counters + blocks;
+    int nth_block = 0;
 % endif
     UNIT_MEMORY
     SUMS_BEGIN(id, ${warps});
@@ -132,12 +137,15 @@ ${moves.copy("stage", " " * 8)}\
     }
 % if is_kept:
     uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
+% if text.is_scaled:
+${products.scales_of([f"raw[{p}]" for p in range(parts)], " " * 4)}\
+% endif
 #pragma unroll
     for (int p = 0; p < ${parts}; ++p)
 #pragma unroll
         for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s], kept[p][c] + ${at_once} * s);
+            for (int s = 0; s < ${loads}; ++s) split(raw[p][c][s]${times_scale}, kept[p][c] + ${at_once} * s);
 % if text.has_ones:
     // sums of x, or what sums of quants begin with, the same in every row of a block
     float kept_ones[${parts}][${len(text.spans)}][${blocks_m}][2];
@@ -201,10 +209,13 @@ ${moves.fetch("(last ? n0 + further : n0)", "next_k", " " * 12)}\
             for (int p = 0; p < ${parts}; ++p) {
 % if not is_kept:
                 uint pairs[${blocks_m}][${steps}][${pieces}][2];
+% if text.is_scaled:
+${products.scales_of(["next_x"], " " * 16)}\
+% endif
 #pragma unroll
                 for (int c = 0; c < ${blocks_m}; ++c)
 #pragma unroll
-                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s], pairs[c] + ${at_once} * s);
+                    for (int s = 0; s < ${loads}; ++s) split(next_x[c][s]${times_scale}, pairs[c] + ${at_once} * s);
                 at_k = p == ${parts - 1} ? next_k : at_k + ${tile.part};
 ${moves.load_x("next_x", "at_k", " " * 16)}\
 % endif
@@ -229,28 +240,14 @@ ${products.multiply("kept[p]" if is_kept else "pairs")}\
 #pragma unroll
                     for (int other = 0; other < ${warps}; ++other) sum += there[(other * ${text.rows} + i) * ${tile_n + pad} + j];
 % if split_k > 1:
-                    PASS(sum, left + slice * ${text.rows * tile_n} + at);
+                    PASS(sum, left + (nth_block * ${split_k} + slice) * ${block_sums} + at);
 % else:
-${store(" " * 20)}\
+${store("before", " " * 20)}\
 % endif
                 }
             }
 % if split_k > 1:
-${passing.counted_in("arrived", "counter", " " * 12)}\
-            if (arrived == ${split_k - 1}) {
-                if (id == 0) atomic_xchg(counter, 0);
-                for (int at = id; at < ${text.rows * tile_n}; at += ${work_items}) {
-                    const int i = at / ${tile_n}, j = at % ${tile_n};
-                    if (m0 + i < m && before + j < n) {
-                        float sum = 0.0f, theirs[${split_k}];
-#pragma unroll
-                        for (int other = 0; other < ${split_k}; ++other) TAKE(theirs[other], left + other * ${text.rows * tile_n} + at);
-#pragma unroll
-                        for (int other = 0; other < ${split_k}; ++other) sum += theirs[other];
-${store(" " * 24)}\
-                    }
-                }
-            }
+            ++nth_block;
 % endif
         }
 % if is_repeated and text.rows * tile_n < work_items:
@@ -265,7 +262,11 @@ ${store(" " * 24)}\
         for (int r = 0; r < ${blocks_n}; ++r)
 #pragma unroll
             for (int e = 0; e < 4; e += ${2 if rows_of_block == 1 else 1}) {
+% if is_kept and text.is_scaled:
+                float sum = acc[r][0][e] * inverse[0][e % 2]${" + acc[r][0][e + 1] * inverse[0][1]" if rows_of_block == 1 else ""};
+% else:
                 float sum = acc[r][0][e]${" + acc[r][0][e + 1]" if rows_of_block == 1 else ""};
+% endif
 % for mask in (1, 2) if rows_of_block < 4 else (2,):
                 sum += from_lane(sum, ${mask});
 % endfor
@@ -282,7 +283,7 @@ ${store(" " * 24)}\
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int row = warp * ${tile_m} + c * 8 + part * 2 + e % 2;
-                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e];
+                    mine_of[row * ${tile_n + pad} + r * 16 + e / 2 * 8 + line] = acc[r][c][e]${' * inverse[c][e % 2]' if is_kept and text.is_scaled else ''};
                 }
 % endif
         WARP_SYNC();
@@ -291,4 +292,22 @@ ${store(" " * 24)}\
         turn ^= 1;
     }
     COPY_WAIT(0);
+% if split_k > 1:
+${passing.counted_in("arrived", "counter", " " * 4)}\
+    if (arrived == ${split_k - 1}) {
+        if (id == 0) atomic_xchg(counter, 0);
+        for (int all = id; all < nth_block * ${block_sums}; all += ${work_items}) {
+            const int nth = all / ${block_sums}, at = all % ${block_sums}, i = at / ${tile_n}, j = at % ${tile_n};
+            const int first = (int)get_group_id(0) * ${tile_n} + nth * further;
+            if (m0 + i < m && first + j < n) {
+                float sum = 0.0f, theirs[${split_k}];
+#pragma unroll
+                for (int other = 0; other < ${split_k}; ++other) TAKE(theirs[other], left + (nth * ${split_k} + other) * ${block_sums} + at);
+#pragma unroll
+                for (int other = 0; other < ${split_k}; ++other) sum += theirs[other];
+${store("first", " " * 16)}\
+            }
+        }
+    }
+% endif
 }

@@ -1,9 +1,11 @@
 <%doc>
 What `packed_mma` computes of a part of a tile.
 
+scales_of(raws, to)            declares `scale` of each row of x and its `inverse`, of both columns of sums
 sums_of_x(ones, pairs, i, to)  sums of x of span i, times what zeros of the weights do not multiply later
 multiply(pairs)                adds the products of all spans to `acc`, times their numbers
 
+raws   names of arrays of x as it was loaded
 pairs  array of the pieces of x, of the part
 ones   array of the sums of x, or of what sums of quants begin with
 i      span of the part: a block of sums
@@ -13,8 +15,32 @@ to     indentation
     from oclgen.families.packed.packed_mma_text import pair
     from oclgen.families.parts.expressions import plus
 %>\
+<%def name="scales_of(raws, to)">\
+${to}float scale[${blocks_m}], inverse[${blocks_m}][2];
+#pragma unroll
+${to}for (int c = 0; c < ${blocks_m}; ++c) {
+${to}    float most = 0.0f;
+% for raw in raws:
+#pragma unroll
+${to}    for (int s = 0; s < ${len(text.x_places)}; ++s) {
+${to}        const float4 size = fabs(${raw}[c][s]);
+${to}        most = fmax(most, fmax(fmax(size.x, size.y), fmax(size.z, size.w)));
+${to}    }
+% endfor
+${to}    most = fmax(most, from_lane(most, 1));
+${to}    most = fmax(most, from_lane(most, 2));
+${to}    // powers of two: exponents of the largest of a row become 14, one below fp16's last
+${to}    const uint power = max(as_uint(most) & 0x7f800000u, 15u << 23);
+${to}    scale[c] = as_float((268u << 23) - power);
+${to}    const float back = as_float(power - (14u << 23));
+${to}    for (int e = 0; e < 2; ++e) inverse[c][e] = from_lane(back, lane ^ (8 * part + 4 * e));
+${to}}
+</%def>\
 <%def name="sums_of_x(ones, pairs, i, to)">\
-<% pieces, group_steps = text.pieces, text.steps_of_group %>\
+<%
+    pieces, group_steps = text.pieces, text.steps_of_group
+    back = " * inverse[c][e]" if text.is_scaled and rounds > 1 else ""
+%>\
 #pragma unroll
 ${to}for (int c = 0; c < ${blocks_m}; ++c) {
 ${to}    float sum[${text.chains}][4];
@@ -24,7 +50,7 @@ ${to}    for (int e = 0; e < 4; ++e) ${text.zero("sum[{}][e]")}
 ${to}    MMA(sum[${text.chain(j, piece)}], (uint4)(${pair(text.one)}), ${pairs}[c][${i * group_steps + j}][${piece}][0], ${pairs}[c][${i * group_steps + j}][${piece}][1]);
 % endfor
 % endfor
-${to}    for (int e = 0; e < 2; ++e) ${ones}[c][e] = ${"" if text.has_zeros else f"-{text.excess}.0f * "}(${text.added("sum[{}][e]")});
+${to}    for (int e = 0; e < 2; ++e) ${ones}[c][e] = ${"" if text.has_zeros else f"-{text.excess}.0f * "}(${text.added("sum[{}][e]")})${back};
 ${to}}
 </%def>\
 <%def name="multiply(pairs)">\
@@ -32,6 +58,7 @@ ${to}}
     form, stripe, width, is_kept = tile.format, tile.stripes.text, tile.width, rounds == 1
     entries, every, pieces, groups = text.entries, text.every, text.pieces, tile.groups
     per_block, group_steps, has_numbers = text.per_block, text.steps_of_group, form.group != 0
+    back = " * inverse[c][e % 2]" if text.is_scaled and not is_kept else ""
 %>\
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % if tile.is_skewed:
@@ -141,9 +168,9 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
                             for (int e = 2 * h; e < 2 * h + 2; ++e) {
 % if has_numbers:
                                 const float2 number = its[${"e % 2" if groups > 1 else "0"}];
-                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")}) * number.x + acc[r][c][e];
+                                acc[r][c][e] = (${text.added("sum[r][c][{}][e]")})${back} * number.x + acc[r][c][e];
 % else:
-                                acc[r][c][e] += ${text.added("sum[r][c][{}][e]")};
+                                acc[r][c][e] += (${text.added("sum[r][c][{}][e]")})${back};
 % endif
 % if text.has_zeros:
                                 acc[r][c][e] = ${text.minus}number.y * ${ones}[c][e % 2] + acc[r][c][e];

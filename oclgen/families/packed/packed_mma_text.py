@@ -10,8 +10,8 @@ from oclgen.families.packed.packed_formats import Text as Stripe
 from oclgen.families.packed.packed_mma_tiles import ROWS, STEP, MatrixStep, Tile
 from oclgen.plan import WARP
 
-PIECES = 3
-"""Numbers of 16 bits that together are a number of fp32."""
+PIECES = 2
+"""Numbers of fp16 that together are a number of fp32, except for its last bit at times."""
 SUBTRACTED = 1
 """Steps of a group up to which instructions for x alone cost less than registers for its sums."""
 PAIRS_OF_SCALES = """\
@@ -71,22 +71,27 @@ class Text:
         return PIECES if self.dtype == "fp32" else 1
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether x is multiplied by powers of two, since fp16 has a smaller range."""
+        return self.dtype == "fp32"
+
+    @property
     def magic(self) -> int:
         """Bits of a number whose last ones count up: from 128 in bf16, from 0 in fp16.
 
         The smallest numbers of fp16 count in `Text.unit`: they need no bits but a quant's own.
         """
-        return 0 if self.dtype == "fp16" else 0x4300
+        return 0x4300 if self.dtype == "bf16" else 0
 
     @property
     def one(self) -> int:
         """Bits of what a quant of 1 is, as quants are multiplied."""
-        return 1 if self.dtype == "fp16" else 0x3F80
+        return 0x3F80 if self.dtype == "bf16" else 1
 
     @property
     def unit(self) -> str:
         """What sums are multiplied by at last, because a quant of 1 was multiplied as `one`."""
-        return " * 0x1p24f" if self.dtype == "fp16" else ""
+        return "" if self.dtype == "bf16" else " * 0x1p24f"
 
     @property
     def is_exact(self) -> bool:

@@ -85,6 +85,24 @@ uint ${name}_halves(const uint a, const uint b)
 }
 % endfor
 
+% if elem_bytes == 4:
+/* the pair of two numbers, rounded to fp16, and its numbers */
+uint pair_of(const float low, const float high)
+{
+    uint d;
+    __asm__("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+    return d;
+}
+% for name, registers in (("low", "half, other"), ("high", "other, half")):
+float ${name}_of(const uint pair)
+{
+    float d;
+    __asm__("{ .reg .b16 half, other; mov.b32 {${registers}}, %1; cvt.f32.f16 %0, half; }" : "=f"(d) : "r"(pair));
+    return d;
+}
+% endfor
+
+% endif
 /* the pair of a's even or odd bytes, with the same byte above each */
 % for name, bytes in (("even", "0x4240"), ("odd", "0x4341")):
 uint ${name}_bytes(const uint a, const uint above)

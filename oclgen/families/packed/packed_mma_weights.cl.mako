@@ -46,11 +46,15 @@ uint2 quants(const uint bytes, const int high${", const uint upper, const uint s
 % endif
     return (uint2)(even, odd);
 }
-% elif text.excess:
+% elif not magic:
 uint2 quants(const uint bytes)
 {
     const uint all = bytes ^ 0x80808080u;
+% if text.is_exact:
+    return (uint2)(difference(even_bytes(all, 0u), 0x00800080u), difference(odd_bytes(all, 0u), 0x00800080u));
+% else:
     return (uint2)(even_bytes(all, 0u), odd_bytes(all, 0u));
+% endif
 }
 % else:
 uint2 quants(const uint bytes)
@@ -76,10 +80,10 @@ void split(const ${text.raw} value, uint (*pairs)[${pieces}][2])
     float4 rest = value;
 #pragma unroll
     for (int piece = 0; piece < ${pieces}; ++piece) {
-        const uint4 bits = as_uint4(rest);
-        pairs[0][piece][0] = high_halves(bits.x, bits.z);
-        pairs[0][piece][1] = high_halves(bits.y, bits.w);
-        rest -= as_float4(bits & 0xffff0000u);
+        const uint even = pair_of(rest.x, rest.z), odd = pair_of(rest.y, rest.w);
+        pairs[0][piece][0] = even;
+        pairs[0][piece][1] = odd;
+        rest -= (float4)(low_of(even), low_of(odd), high_of(even), high_of(odd));
     }
 % endif
 }
