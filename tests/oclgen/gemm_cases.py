@@ -155,11 +155,11 @@ GATHERED = (
 AMX = gemm_amx.DEFAULT
 AMXES = (
     AMX,
-    replace(AMX, item_m=32, pack_rows=False, blocks=2),
+    replace(AMX, item_m=32, pack_rows=False, blocks=2, tile_k=32),
     replace(AMX, item_m=16, item_n=48, order="n", split_k=2),
-    replace(AMX, item_m=48, item_n=16, blocks=3),
+    replace(AMX, item_m=48, item_n=16, blocks=3, tile_k=64),
     replace(AMX, item_m=32, item_n=16, swap=True),
-    replace(AMX, item_m=16, item_n=32, swap=True, pack_rows=False, blocks=2, order="n"),
+    replace(AMX, item_m=16, item_n=32, swap=True, pack_rows=False, blocks=2, tile_k=64, order="n"),
     replace(AMX, item_m=16, item_n=16, swap=True, split_k=2),
 )
 PAIRS = gemm_pairs.Config(

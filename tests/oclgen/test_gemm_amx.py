@@ -34,8 +34,8 @@ XEON = Limits(
 PROBLEM = GemmProblem(200, 320, 400, dtype="bf16")
 CONFIG = AMX
 CHANGES: dict[str, Any] = {
-    "item_m": 32, "item_n": 16, "blocks": 2, "order": "n", "swap": True, "pack_rows": False,
-    "split_k": 2,
+    "item_m": 32, "item_n": 16, "blocks": 2, "tile_k": 64, "order": "n", "swap": True,
+    "pack_rows": False, "split_k": 2,
 }  # fmt: skip
 SIZES = ((5, 100, 34), (16, 16, 32), (33, 50, 96), (70, 65, 131), (49, 31, 20))
 
@@ -66,6 +66,7 @@ def test_every_parameter_changes_the_text() -> None:
         (replace(CONFIG, item_m=32), replace(PROBLEM, m=20), ("item_m=32", "m=20")),
         (replace(CONFIG, swap=True), replace(PROBLEM, n=20), ("item_n=32", "n=20")),
         (replace(CONFIG, order="k"), PROBLEM, ("order='k'",)),
+        (replace(CONFIG, tile_k=40), PROBLEM, ("tile_k=40", "32")),
         (replace(CONFIG, pack_rows=False), replace(PROBLEM, trans_a=True), ("a is not", "True")),
         (replace(CONFIG, pack_rows=False, swap=True), PROBLEM, ("b is not", "pack_rows=True")),
         (replace(CONFIG, pack_rows=False), replace(PROBLEM, k=77), ("k=77", "pack_rows=True")),

@@ -14,11 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ocl_backend.dtypes import COPIED, DType, dtype_of
+from ocl_backend.dtypes import COPIED, DTYPES, DType, dtype_of
 from ocl_backend.fusion import recall
+from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.kernels.vectors import are_aligned
 from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
+from ocl_backend.runtime.launch import (
+    MOST_LAUNCHES,
+    Argument,
+    KernelLaunch,
+    Pointer,
+    Prepared,
+    prepare,
+)
 from oclgen import render
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.limits import Limits
@@ -47,9 +55,11 @@ WORDS = {
 INNER_ITEMS = 16
 """A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
 innermost."""
-RUN_ITEMS, RUNS = 1024, range(4, 4097)
-"""Items that a work-item of a CPU copies by runs of neighbours, and the lengths of such runs.
-Shorter ones are walked along another dimension, and of longer ones work-items have parts."""
+SHORTEST_RUN = 4
+"""Neighbours from which on a work-item of a CPU copies by vectors: shorter runs are walked along
+another dimension."""
+AS_STORED = {dtype.itemsize: dtype for dtype in (torch.int8, torch.int16, torch.int32, torch.int64)}
+"""Items of a copy that converts none, by their bytes."""
 
 
 def register() -> None:
@@ -100,7 +110,7 @@ def _run(key: _Key) -> Callable[[tuple[int, int]], None]:
     out = Read("out", 1, key.target, key.shape, key.target_strides)
     copy = Expression("pointwise", (read,), out, "float", "const T out = self;")
     floats = key.source.is_floating_point and key.target.is_floating_point
-    if not floats or not fits(copy):
+    if not floats or not fits(copy) or not isinstance(launch, Prepared):
         return lambda addresses: launch(*addresses)
     return Loosely("copy", key.device, launch, copy).enqueue
 
@@ -125,7 +135,7 @@ class Dim(NamedTuple):
     target: int
 
 
-def _prepared(key: _Key) -> KernelLaunch:
+def _prepared(key: _Key) -> Run:
     device, source, target = key.device, key.source, key.target
     limits = devices()[device].limits
     dims = collapse(key.shape, key.source_strides, key.target_strides)
@@ -140,6 +150,8 @@ def _prepared(key: _Key) -> KernelLaunch:
         return _turn(device, source.itemsize, crossed, outer, wide)
     if crossed and limits.max_work_group >= GROUP and _are_long(crossed):
         return _tiled(device, types, crossed, outer, wide)
+    if limits.kind == "cpu" and _has_runs(types, dims):
+        return _by_runs(device, types, dims)
     if limits.kind == "cpu":
         return _by_rows(device, types, dims, wide)
     return _flat(device, types, dims, wide)
@@ -149,7 +161,7 @@ def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelL
     """Prepare a copy whose work-items follow the target's items in order."""
     items = prod(dim.size for dim in dims)
     group = min(GROUP, devices()[device].limits.max_work_group)
-    text = _source("strided_copy", types, len(dims), wide, flat=True, run=0)
+    text = _source("strided_copy", types, len(dims), wide, flat=True)
     pointers, numbers = _arguments(types, dims, wide)
     arguments = [*pointers, _index(wide)(items), *numbers]
     return prepare(device, text, "strided_copy", (round_up(items, group),), arguments, (group,))
@@ -157,28 +169,36 @@ def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelL
 
 def _by_rows(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelLaunch:
     """Prepare a copy whose work-items walk an inner dimension without divisions."""
-    *others, fastest = dims
-    if others and (fastest.source, fastest.target) == (1, 1) and fastest.size in RUNS:
-        return _by_runs(device, types, fastest.size, others, wide)
     inner = _inner(dims)
     outer = [dim for dim in dims if dim is not inner]
-    text = _source("strided_copy", types, len(outer), wide, flat=False, run=0)
+    text = _source("strided_copy", types, len(outer), wide, flat=False)
     pointers, numbers = _arguments(types, (inner, *outer), wide)
     sizes = inner.size, prod(dim.size for dim in outer)
     return prepare(device, text, "strided_copy", sizes, [*pointers, *numbers])
 
 
-def _by_runs(
-    device: int, types: Types, size: int, outer: Sequence[Dim], wide: bool
-) -> KernelLaunch:
-    """Prepare a copy whose work-items copy runs of `size` neighbours, one after the other."""
-    run = ceil_div(RUN_ITEMS, size)
-    text = _source("strided_copy", types, len(outer), wide, flat=False, run=run)
-    pointers, numbers = _arguments(types, outer, wide)
-    runs = prod(dim.size for dim in outer)
-    kind = _index(wide)
-    arguments = [*pointers, kind(runs), kind(size), *numbers]
-    return prepare(device, text, "strided_copy", (ceil_div(runs, run),), arguments, (1,))
+def _by_runs(device: int, types: Types, dims: Sequence[Dim]) -> Run:
+    """Prepare a copy whose work-items convert vectors of neighbours."""
+    source, target = (AS_STORED[one] if isinstance(one, int) else one for one in types)
+    operands = Operand("self", source), Operand("out", target, "output", result="self")
+    sizes, *steps = zip(*dims, strict=True)
+    kernel = Kernel("copy", dtype_of(source).value, operands, "")
+    return prepare_elementwise(device, kernel, sizes, steps)
+
+
+def _has_runs(types: Types, dims: Sequence[Dim]) -> bool:
+    """Whether both sides have neighbours, and vectors of them convert as single items do.
+
+    Of floats beyond a narrow integer's range a processor keeps the lowest bits, one by one.
+    """
+    *_, fastest = dims
+    if (fastest.source, fastest.target) != (1, 1) or fastest.size < SHORTEST_RUN:
+        return False
+    source, target = types
+    if isinstance(source, int) or isinstance(target, int):
+        return True
+    is_cut = source.is_floating_point and target in (torch.int8, torch.uint8, torch.int16)
+    return DTYPES.keys() >= {source, target} and not is_cut
 
 
 def _tiled(

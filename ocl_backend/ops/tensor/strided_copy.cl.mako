@@ -4,26 +4,19 @@ Copies a strided tensor into another, converting each item.
 source, target   DType of either side
 outer            number of dimensions whose index is taken apart
 flat             whether all dimensions are among them; else dimension 0 is the inner one
-run              outer steps of a work-item that copies whole inner dimensions, whose items are neighbours
-                 on either side; 0: a work-item copies one item
 index            type of sizes and strides: int where every element index fits, else long
 
 Flat, work-items follow the target's items in order, and get_global_id(0) is rounded up: neighbours
 write to neighbours, however short a dimension is. Else the inner dimension is walked by
 get_global_id(0) without any division, and the outer ones by get_global_id(1). The last outer
 dimension varies fastest.
-
-A processor's compiler makes vectors of work-items, and of strides that it does not know gathers. A
-work-item that copies a run of neighbours in a loop copies vectors, and takes indices apart once a run.
 </%doc>\
 ${source.prelude}${target.prelude if target is not source else ""}\
-__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1))) " if run else ""}void strided_copy(
+__kernel void strided_copy(
     const __global ${source.storage} *restrict source, const long source_start,
     __global ${target.storage} *restrict target, const long target_start,
 % if flat:
     const ${index} items\
-% elif run:
-    const ${index} runs, const ${index} size_0\
 % else:
     const ${index} size_0, const ${index} source_stride_0, const ${index} target_stride_0\
 % endif
@@ -33,13 +26,7 @@ __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1))) " if run else ""}void
 % endfor
 )
 {
-% if run:
-    const ${index} first = (${index})get_global_id(0) * ${run};
-    const ${index} end = min(first + ${run}, runs);
-    for (${index} at = first; at < end; ++at) {
-    u${index} rest = at;
-    ${index} from = 0, to = 0;
-% elif flat:
+% if flat:
     u${index} rest = get_global_id(0);
     if (rest >= items)
         return;
@@ -63,14 +50,6 @@ __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1))) " if run else ""}void
 % endif
     const __global ${source.storage} *read = source + source_start;
     __global ${target.storage} *write = target + target_start;
-% if run:
-    for (${index} i = 0; i < size_0; ++i) {
-        const ${source.value} value = ${source.load("read", "from + i")};
-        ${target.store("write", "to + i", target.convert(source, "value"))}
-    }
-    }
-% else:
     const ${source.value} value = ${source.load("read", "from")};
     ${target.store("write", "to", target.convert(source, "value"))}
-% endif
 }

@@ -12,8 +12,10 @@ activation, bias    epilogue; bias is "none", "m" or "n"
 residual            a matrix that lies as C does is added
 item_m, item_n      rows and columns of C per work-item, multiples of 16. All tiles of sums, and the
                     tiles of operands of a step, stay in 8 registers
-blocks              blocks of rows that a work-item computes one after the other, so that its columns
-                    of the other operand stay in the nearest cache
+blocks              blocks of rows that a work-item computes one after the other
+tile_k              steps of k that all blocks take before any takes the next ones, so that these steps of
+                    the other operand's columns stay in the nearest cache; sums wait in memory meanwhile
+sliced              all blocks' sums have a place in memory
 order               "m" or "n": the dimension of C along which work-groups follow each other
 swap                rows of tiles are columns of B, not rows of A
 pack_rows           rows of tiles come as [rows][k], k filled up to a multiple of 32
@@ -80,50 +82,47 @@ ${common.slice_of_item(split)}
     ${left} += k_first;
 
     TILE_REGISTERS;
-    float sums[${item_m * item_n}];
+    float all_sums[${item_m * item_n * (blocks if sliced else 1)}];
 % if swap:
     float turned[${item_m * item_n}];
 % endif
     const int tile_rows = min(${extent}, 16);
     const int block0 = (int)get_global_id(${dim_rows}) * ${blocks};
-% if not edge_k:
     SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
+% if edge_k:
+    const int k_whole = k_last - (k_last - k_first) % 32;
+% endif
+    for (int k0 = k_first, k1; k0 < k_last; k0 = k1) {
+% if edge_k:
+        k1 = k0 < k_whole ? min(k0 + ${tile_k}, k_whole) : k_last;
+        if (k0 == k_whole) {
+            SET_TILES(tile_rows, 2 * (k_last - k_whole), ${first_a}, ${first_b});
+        }
+% else:
+        k1 = min(k0 + ${tile_k}, k_last);
 % endif
     for (int block = block0; block < block0 + ${blocks} && block * ${high} < ${extent}; ++block) {
         const int own = block * ${high};
         const int read = ${f"max(min(own, {extent} - {high}), 0)" if edge_rows else "own"};
-        __global const ushort *lines = (__global const ushort *)${left} + read * (long)ld_${left};
-        __global const ushort *panel = (__global const ushort *)${right};
-% if edge_k:
-        if (k_first + 32 <= k_last) {
-            SET_TILES(tile_rows, 64, ${first_a}, ${first_b});
-        }
-% else:
+        __global const ushort *lines = (__global const ushort *)${left} + read * (long)ld_${left} + (k0 - k_first);
+        __global const ushort *panel = (__global const ushort *)${right} + (k0 - k_first) * ${wide};
+        float *sums = all_sums${f" + (block - block0) * {item_m * item_n}" if sliced else ""};
+        if (k0 == k_first) {
 % for _, _, t in places:
-        TILE_ZERO(${t});
+            TILE_ZERO(${t});
 % endfor
-% endif
-        int p = k_first;
-        for (; p ${"+ 32 <= " if edge_k else "< "}k_last; p += 32) {
+        } else {
+${each_sum("TILE_LOAD")}\
+        }
+        for (int p = k0; p < k1; p += 32) {
 ${step()}\
             lines += 32;
             panel += ${32 * wide};
         }
-% if edge_k:
-        if (p < k_last) {
-            // other sizes of the registers clear them: the sums pass through memory
-            const bool has_sums = p > k_first;
-            if (has_sums) {
 ${each_sum("TILE_STORE")}\
-            }
-            SET_TILES(tile_rows, 2 * (k_last - p), ${first_a}, ${first_b});
-            if (has_sums) {
-${each_sum("TILE_LOAD")}\
-            }
-${step()}\
+        if (k1 < k_last) {
+            continue;
         }
-% endif
-${each_sum("TILE_STORE")}\
 % if swap:
         const int n0 = read;
 % for i, j, _ in places:
@@ -151,6 +150,7 @@ ${each_sum("TILE_STORE")}\
 % endif
 ${common.store_rows([0], vectors, 16, shifted)}\
         }
+    }
     }
     TILES_DONE;
 }
