@@ -25,7 +25,8 @@ class Promotion(Enum):
 class Op(NamedTuple):
     """One operator; `integer` replaces `expression` where integers or bools are computed with.
 
-    `helper` names a function of HELPERS the integer expression calls, for scalars only.
+    `helper` names a function of HELPERS the integer expression calls, for scalars only; `double`
+    replaces `expression` in double precision.
     """
 
     expression: str
@@ -33,6 +34,7 @@ class Op(NamedTuple):
     integer: str = ""
     helper: str = ""
     boolean: str = ""
+    double: str = ""
 
 
 SAME, FLOAT, BOOL = Promotion
@@ -270,7 +272,9 @@ BACKWARD = {
 
 POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
 POINTWISE |= {
-    operator.name: Op(operator.expression, FLOAT if operator.floats else SAME)
+    operator.name: Op(
+        operator.expression, FLOAT if operator.floats else SAME, double=operator.double
+    )
     for row in activations.ACTIVATIONS.values()
     for operator in (row.forward, row.backward)
     if operator and operator.name

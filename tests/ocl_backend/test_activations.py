@@ -60,6 +60,21 @@ def test_the_pointwise_operator_and_what_it_is_fused_with_follow_the_row(
         assert len(seen.commands) == 1
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 6e-7), (torch.float64, 4e-15)])
+def test_gelu_is_as_exact_as_its_dtype(device: Any, dtype: Any, most: float) -> None:
+    """Its fit ends at 5, and what is beyond falls to zero."""
+    if dtype is torch.float64 and "cl_khr_fp64" not in device.limits.extensions:
+        pytest.skip(f"{device.name} has no cl_khr_fp64")
+    x = torch.linspace(-30, 5, 3501, dtype=dtype)
+    got = torch.nn.functional.gelu(x.to(place(device))).cpu().double()
+    want = 0.5 * x.double() * torch.erfc(-x.double() / 2**0.5)
+    assert (got - want).abs().max() <= most
+    ends = torch.tensor([torch.inf, torch.nan, 30, -30], dtype=dtype)
+    got = torch.nn.functional.gelu(ends.to(place(device))).cpu()
+    want = torch.tensor([torch.inf, torch.nan, 30, 0], dtype=dtype)
+    torch.testing.assert_close(got, want, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if ACTIVATIONS[name].backward])
 def test_the_gradient_follows_the_row(device: Any, name: str) -> None:
     x = torch.linspace(-8, 8, 42, dtype=torch.float32)

@@ -349,6 +349,8 @@ def _kernel(
 def _expression(op: Op, compute: torch.dtype) -> str:
     if compute is torch.bool and op.boolean:
         return op.boolean
+    if compute is torch.float64 and op.double:
+        return op.double
     text = op.expression if compute.is_floating_point else op.integer or op.expression
     return text.replace("BITS", str(8 * compute.itemsize))
 
