@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from oclgen.families import FAMILIES, families_for
+from oclgen.measuring.measure import Bench
+from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.variant import Variant
 
 SHAPES = (
     ConvProblem(3, 4, 11, 8, 6, 3, 3, 2, 2, 1, 1),
@@ -112,6 +115,14 @@ OVERLAPPING: dict[str, dict[str, Any]] = {
 def varied(name: str, layout: str) -> dict[str, Any]:
     """Return another value of every parameter that the family has for images that lie so."""
     return VARIED_PIXELS.get(name, VARIED[name]) if layout == "nhwc" else VARIED[name]
+
+
+def check_sums(device: Device, problem: ConvProblem, variant: Variant) -> None:
+    """Compare with float64 what a variant computes in 16 bits with sums that are exact to fp32."""
+    result = Bench(device, problem).measure(variant.plan(problem), limit_ms=0.0)
+    assert result.ok, f"{problem.key()} {variant}: {result.reason}"
+    # what rounding the result to 8 bits leaves
+    assert result.error < 4e-3
 
 
 def label(value: object) -> str:

@@ -22,9 +22,11 @@ from oclgen.opencl.fragments import UNITS
 from oclgen.opencl.sub_groups import SUB_GROUPS
 from oclgen.plan import Plan
 from oclgen.problem import GemmProblem
+from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen import mma_emulated
 from tests.oclgen.gemm_cases import BASE, BATCHES, EPILOGUES, MMA, MMAS, SIZES, WGMMA, label
+from tests.oclgen.views_of_products import check_view
 
 HOPPER = Limits(
     "gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1,
@@ -335,6 +337,13 @@ def test_views_need_not_be_aligned(able: Device, n: int, first: int, beyond: int
         assert (out[:first] == 7.0).all()
         assert (got[..., n:] == 7.0).all()
         assert not compare(got[..., :n], want, TOLERANCE[problem.dtype])[1]
+
+
+def test_a_view_misaligns_pieces_of_two_elements(able: Device) -> None:
+    """Rows of 18 elements are copied by 8 bytes, and those of the view by elements of 4."""
+    check_view(
+        able, GemmProblem(18, 48, 33, "tf32", trans_a=True, batch=2), Variant("gemm_mma", MMA)
+    )
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -13,8 +13,8 @@ depth, pixel        channels of a group that are read, and items of a pixel that
 whole               a plane has 16 pixels or more
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE
     from oclgen.families.parts.expressions import chunks, lanes_of
+    from oclgen.families.parts.squares import SQUARE
 
     def some(row, start, width):
         return lanes_of(row, 16, start, width)

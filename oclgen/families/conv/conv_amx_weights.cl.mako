@@ -23,6 +23,7 @@ kernel_h, kernel_w  taps of the kernel
 planes              of x
 steps_of_w          distances in weights by filter, input channel, row and column of taps
 strided             these are arguments
+gaps                sizes of the axes, where positions between results or beyond images meet taps
 preamble, tiles     STORE; the tile registers
 </%doc>
 <%
@@ -53,6 +54,38 @@ float16 rounded(const float *from)
     return as_float16(convert_uint16(vload16(0, both)) | convert_uint16(vload16(1, both)) << 16);
 }
 % endif
+
+% endif
+% if gaps:
+% for name, value in gaps.items():
+#define ${name} ${value}
+% endfor
+
+// Sums a channel's gradients times 16 columns over pairs of positions, gaps left out. In a tile's sum
+// what lies in a gap is zero, which makes a NaN of an infinity or a NaN of the other operand.
+float16 without_gaps(
+    __global const elem_t *y, __global const elem_t *x, const int row, const int16 column,
+    const int first, const int last, const int apart)
+{
+    float16 sum = 0.0f;
+    for (int i = 2 * first; i < 2 * last && any(isnan(sum) == 0); ++i) {
+        const int part = i % 2, position = i / 2 + part * apart, line = position / POSITIONS_W;
+        const int h = line % POSITIONS_H, w = position % POSITIONS_W;
+        const int read_h = h * STEP_H + row * TAP_STEP_H + ORIGIN_H;
+        const int16 read_w = w * STEP_W + column * TAP_STEP_W + ORIGIN_W;
+        if (h < RESULTS_H && w < RESULTS_W && read_h >= 0 && read_h < READ_H) {
+            elem_t words[32], met[16];
+            vstore16(vload16(0, (__global const ushort *)x + i / 2 * 32L), 0, (ushort *)words);
+            vstore16(vload16(1, (__global const ushort *)x + i / 2 * 32L), 1, (ushort *)words);
+            for (int c = 0; c < 16; ++c) {
+                met[c] = words[2 * c + part];
+            }
+            const float16 added = LOAD1(y + i / 32 * 512L + i % 32) * LOAD16(met) + sum;
+            sum = select(sum, added, read_w >= 0 && read_w < READ_W);
+        }
+    }
+    return sum;
+}
 
 % endif
 constant int taps[][2] = {${", ".join(f"{{{plane}, {distance}}}" for plane, distance in taps)}};
@@ -123,6 +156,32 @@ void conv_amx_weights(
     }
     TILES_DONE;
 
+% if gaps:
+    for (int t = 0; t < ${m * loop_m * pairs}; ++t) {
+        // a NaN makes one of whatever it is added to
+        float16 all = 0.0f;
+        for (int i = 0; i < 16; ++i) {
+            all += vload16(16 * t + i, sums);
+        }
+        const int pair = t % ${pairs}, tap = first_tap + pair % ${own}, tile = first_n + pair / ${own};
+        const int16 columns = tile * 16 + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        if (!any(isnan(all) && columns < ${columns})) {
+            continue;
+        }
+        for (int i = 0; i < 16; ++i) {
+            const float16 sum = vload16(16 * t + i, sums);
+            const int channel = (first_m + t / ${pairs}) * 16 + i;
+            if (channel < ${channels} && any(isnan(sum) && columns < ${columns})) {
+                __global const ushort *met = x + ((tile * ${planes} + taps[tap][0]) * (long)words + taps[tap][1]) * 32;
+                const float16 again = without_gaps(
+                    (__global const elem_t *)y + channel / 16 * 32L * apart + i * 32, (__global const elem_t *)met,
+                    tap / ${per_row}, ${f"columns / {depth}" if columns > depth else f"tap % {per_row}"}, first * 16, last * 16, apart);
+                vstore16(select(sum, again, isnan(sum)), 16 * t + i, sums);
+            }
+        }
+    }
+
+% endif
     out += offset_out + group * ${channels}L * ${filter_step};
 % if split > 1:
     out += slice * ${channels * groups}L * ${filter_step};

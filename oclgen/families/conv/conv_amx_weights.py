@@ -192,6 +192,15 @@ def _grid(problem: ConvProblem, config: Config) -> tuple[int, int]:
     return ceil_div(tiles_n, config.inputs) * rows, blocks * problem.groups
 
 
+def _gaps(problem: ConvProblem, config: Config) -> dict[str, int]:
+    """Return the sizes of positions and of what they read; none if all of them are products."""
+    line, part = _positions(problem, config), strung_windows(problem)
+    if part.inside and all(side.positions == side.results for side in (line.rows, line.cols)):
+        return {}
+    sizes = {"POSITIONS_H": line.rows.positions, "POSITIONS_W": line.cols.positions}
+    return sizes | part.axis_sizes()
+
+
 def _product(problem: ConvProblem, config: Config) -> Launch:
     line, (tiles_m, tiles_n) = _positions(problem, config), _tiles(problem, config)
     depth, split = problem.in_channels // problem.groups, config.split > 1
@@ -227,6 +236,7 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             planes=line.planes,
             steps_of_w=steps_of_w,
             strided=strided,
+            gaps=_gaps(problem, config),
         )
 
     out = buffer(PLANES) if split else strided_weights(problem) if in_pixels else buffer("w")

@@ -25,9 +25,9 @@ transpose           text of the function transpose(rows)
 </%doc>
 <%!
     from oclgen.families.parts.expressions import load, store
+    from oclgen.families.parts.squares import SQUARE
 %>\
 <%
-    SQUARE = 16
     tiles = -(-columns // SQUARE)
     # positions of a channel, or channels of a position, lie side by side on the way
     place = (lambda i, j: f"({i}) * 16 + {j}") if in_pixels else (lambda i, j: f"({j}) * {span + 32} + {i}")

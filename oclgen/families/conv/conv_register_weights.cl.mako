@@ -25,6 +25,8 @@ widened             x is fp32 whatever the storage type of w is
 pairs               None, or the text of `conv_pairs_weights`' instruction: positions are pairs of
                     neighbours along a row, words of bf16 whose products it adds. Rows of words of x
                     begin with the padding, so that no run leaves out a tap
+alone               the last pair of a row, which is a run, has one position: its neighbour in x is left
+                    out, since zero times an infinity is no number
 </%doc>
 <%!
     from oclgen.families.parts.expressions import load
@@ -129,6 +131,7 @@ void ${kernel}(
 % endif
         const long x_row = ${x_row};
 % for run in runs:
+<% mask = " & 0xffffu" if alone and loop.last else "" %>\
 #pragma unroll ${unroll}
         for (int q = ${run.span[0]}; q < ${run.span[-1] + 1}; ++q) {
             const long at_y = y_row + q * ${"Y_PIXEL" if in_place else "BLOCK"};
@@ -139,7 +142,7 @@ void ${kernel}(
 % for i in range(item_c):
 % for s in run.reached:
 <% place = f"x + at_x + c{i}{x_channel} + {s} * {x_tap}" %>\
-            const ${word} x${i}_${s} = ${f"*({place})" if pairs or widened else f"LOAD1({place})"};
+            const ${word} x${i}_${s} = ${f"*({place}){mask}" if pairs or widened else f"LOAD1({place})"};
 % for u in range(vecs):
 % if pairs:
             DOT_PAIRS(acc${i}_${s}_${u}, (${words})(x${i}_${s}), y${u});

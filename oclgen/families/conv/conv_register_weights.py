@@ -18,6 +18,7 @@ from oclgen.families.conv.lanes import (
     cost,
     vector_widths,
 )
+from oclgen.families.gemm.gemm_pairs import PAIR
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.caches import slices_held
 from oclgen.families.parts.lane_packing import LANE_STEPS, lanes, pack_lanes, pack_matrices
@@ -285,7 +286,6 @@ def launch_of(
     windows = strung_windows(problem)
     inputs = ceil_div(windows.depth, config.item_c) * windows.rows.taps
     grid = (packed.tiles * windows.groups, inputs)
-    taps = windows.cols.taps
     given = GROWING if problem.free else ()
     in_pixels = problem.layout == "nhwc"
     weights = strided_weights(problem) if in_pixels else buffer("w")
@@ -299,8 +299,9 @@ def launch_of(
             preamble=dtype_preamble(problem.dtype),
             sizes={name: value for name, value in sizes.items() if name not in given},
             given=given,
-            taps=taps,
-            runs=[Run(range(sizes["RESULTS_W"]), (*range(taps),))] if dot else _runs(windows),
+            taps=windows.cols.taps,
+            runs=_runs_of_pairs(windows) if dot else _runs(windows),
+            alone=dot is not None and windows.cols.results % PAIR,
             in_pixels=in_pixels,
             in_place=in_place,
             edge=windows.depth % config.item_c != 0,
@@ -324,6 +325,13 @@ def launch_of(
 
 def _runs(windows: Correlation) -> tuple[Run, ...]:
     return runs_of([tuple(windows.cols.reach(q)) for q in range(windows.cols.results)])
+
+
+def _runs_of_pairs(windows: Correlation) -> tuple[Run, ...]:
+    """Return the pairs of a row, which all reach every tap, and apart from them half a pair."""
+    pairs, half = divmod(windows.cols.results, PAIR)
+    spans = (range(pairs), range(pairs, pairs + half))
+    return tuple(Run(span, (*range(windows.cols.taps),)) for span in spans if span)
 
 
 def sizes_of(windows: Correlation, config: Config | conv_pairs_weights.Config) -> dict[str, int]:

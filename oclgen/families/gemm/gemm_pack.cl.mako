@@ -15,8 +15,9 @@ along_k             neighbours in memory are steps of k (a transposition), else 
 pairs               words are pairs of steps of k, 16 bits each
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, load
+    from oclgen.families.gemm.gemm_pairs_text import load
     from oclgen.families.parts.expressions import chunks, lane, store, vector_of
+    from oclgen.families.parts.squares import SQUARE
 
     BLOCK = 4  # words of a row that are turned in registers at a time, where not a square is
 %>\

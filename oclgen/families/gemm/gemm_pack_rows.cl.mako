@@ -10,7 +10,7 @@ steps               steps of k per work-item, a multiple of 32
 along_k             neighbours in memory are steps of k, else rows
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE
+    from oclgen.families.parts.squares import SQUARE
 %>\
 <%namespace name="squares" file="squares.cl.mako"/>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -1,1 +1,1 @@
-"""What families of several kinds share: epilogues, packing, sums of planes, staging."""
+"""What families of several kinds share: epilogues, packing, squares that turn, sums, staging."""

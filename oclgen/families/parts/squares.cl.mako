@@ -3,7 +3,7 @@ Squares of 16 x 16 words that processors turn in registers. A def for other temp
 own.
 </%doc>
 <%!
-    from oclgen.families.gemm.gemm_pairs_text import SQUARE, exchanged
+    from oclgen.families.parts.squares import SQUARE, exchanged
 %>\
 <%doc>
 Turns the vectors row0 to row15.

@@ -16,12 +16,13 @@ Defs for another template, no text of its own; `side` is "a" or "b", `of` its `P
     BATCH = 4  # chunks of a row that a work-item has in registers while it shifts them
 %>\
 <%def name="functions(elem_bytes)">\
+<% item = {2: "ushort", 4: "uint"}[elem_bytes] %>\
 % for size in sorted({of.bytes for of in pieces.values() if of.may_fail}):
 /* copies the first `valid` elements of a piece that is not aligned and zeros behind them, at once */
 void copy_elements${size}(__local uchar *to, __global const elem_t *from, const int valid)
 {
     for (int i = 0; i < ${size // elem_bytes}; ++i) {
-        ((__local ushort *)to)[i] = i < valid ? ((__global const ushort *)from)[i] : 0;
+        ((__local ${item} *)to)[i] = i < valid ? ((__global const ${item} *)from)[i] : 0;
     }
 }
 
