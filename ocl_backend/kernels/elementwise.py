@@ -31,9 +31,6 @@ Role = Literal["input", "output", "inout", "address", "position"]
 CHUNK = 4096
 """Items one work-item of a CPU walks: some microseconds, against tenths for starting it."""
 
-CPU_WIDTHS = 16, 8
-"""Items of a CPU's vectors, the widest first. Loads of four ask for alignment."""
-
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -137,7 +134,7 @@ class ItemSharing:
             first = layout.sizes[0]
             return ItemSharing(1, (1, 1), 0, -(-first // kernel.parts) * (layout.rows // first))
         if limits.kind == "cpu":
-            width = 1 if kernel.scalar_only else _cpu_width(layout)
+            width = 1 if kernel.scalar_only else vectors.width_of_walk(layout.inner, layout.rows)
             steps = max(1, CHUNK // (width * kernel.work))
             return ItemSharing(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
         group = min(256, limits.max_work_group)
@@ -153,17 +150,6 @@ class ItemSharing:
         columns = -(-layout.inner // (self.local[0] * self.width * self.steps)) if self.steps else 1
         rows = -(-layout.rows // (self.local[1] * self.rows_per_item))
         return columns * self.local[0], rows * self.local[1]
-
-
-def _cpu_width(layout: Dimensions) -> int:
-    """Return the items of a vector with which a row takes fewest steps; its rest is single items.
-
-    Rows of sixteen vectors and more, and single rows, have the widest: their rest counts little.
-    """
-    widest, *_ = CPU_WIDTHS
-    if layout.rows == 1 or layout.inner >= 16 * widest:
-        return widest
-    return min(CPU_WIDTHS, key=lambda width: sum(divmod(layout.inner, width)))
 
 
 def _gpu_width(kernel: Kernel, layout: Dimensions) -> int:

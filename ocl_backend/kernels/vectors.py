@@ -25,6 +25,10 @@ SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 """The type of a vector's comparison by the type compared, where it is not the same."""
 
 
+CPU_WIDTHS = 16, 8
+"""Items of a CPU's vectors, the widest first. Loads of four ask for alignment."""
+
+
 class Spread(NamedTuple):
     """Sizes of a launch in whole work-groups, and those of a work-group; None: the runtime's."""
 
@@ -66,6 +70,20 @@ def width_of_rows(items: int, limits: Limits) -> int:
     """Return how many items of a dense row are read at once; it divides the row's `items`."""
     widths = (16, 4, 1) if limits.kind == "cpu" else (4, 1)
     return next(width for width in widths if items % width == 0)
+
+
+def width_of_walk(items: int, rows: int) -> int:
+    """Return the vector with which a CPU walks a row in fewest steps; its rest is single items.
+
+    Rows of sixteen vectors and more, and single rows, have the widest: their rest counts little.
+
+    Args:
+        items: of a row.
+        rows: how many there are.
+    """
+    if rows == 1 or items >= 16 * CPU_WIDTHS[0]:
+        return CPU_WIDTHS[0]
+    return min(CPU_WIDTHS, key=lambda width: sum(divmod(items, width)))
 
 
 def widest(widths: Iterable[int], sizes: Sequence[int], steps: Sequence[int]) -> int:

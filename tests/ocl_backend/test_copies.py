@@ -160,23 +160,6 @@ def test_random_permutations_and_slices(device: Any, data: st.DataObject) -> Non
     assert torch.equal(actual.contiguous().cpu(), expected)
 
 
-@pytest.mark.parametrize("source", DTYPES, ids=str)
-@pytest.mark.parametrize("items", [5, 23, 4099])
-def test_rows_of_any_length_are_copied_and_converted(device: Any, source: Any, items: int) -> None:
-    """Vectors, what they leave of a row, and rows that several work-items share."""
-    whole = (torch.arange(3 * 2 * (items + 2)) % 251 - 125).to(source)
-    rows = whole.view(3, 2, items + 2)[:, :, 1:-1]
-    there = whole.to(place(device)).view(3, 2, items + 2)[:, :, 1:-1]
-    assert torch.equal(there.contiguous().cpu(), rows.contiguous())
-    for target in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
-        assert torch.equal(there.to(target).cpu(), rows.to(target))
-    around = torch.zeros_like(whole.to(place(device)))
-    around.view(3, 2, items + 2)[:, :, 1:-1] = there
-    want = torch.zeros_like(whole)
-    want.view(3, 2, items + 2)[:, :, 1:-1] = rows
-    assert torch.equal(around.cpu(), want)
-
-
 def test_collapse_merges_what_lies_together() -> None:
     assert collapse((2, 3, 4), (12, 4, 1), (12, 4, 1)) == [(24, 1, 1)]
     assert collapse((64, 32), (1, 64), (32, 1)) == [(64, 1, 32), (32, 64, 1)]
