@@ -12,13 +12,21 @@ from oclgen.opencl.probe import TILES
 
 TILES_IN_C = """
 #define TILE_REGISTERS \\
-    uint amx_words[8][16][16]; int amx_rows = 0, amx_bytes = 0, amx_a = 0, amx_b = 0
+    uint amx_words[8][16][16]; int amx_rows[8] = {0}, amx_row_words[8] = {0}
+#define SIZES_OF_TILE(t, rows, words) do { amx_rows[t] = rows; amx_row_words[t] = words; } while (0)
 #define SET_TILES(rows, bytes, first_a, first_b) do { \\
-    amx_rows = rows; amx_bytes = bytes; amx_a = first_a; amx_b = first_b; \\
+    for (int t_ = 0; t_ < 8; ++t_) { \\
+        const bool of_a_ = t_ >= (first_a) && t_ < (first_b); \\
+        SIZES_OF_TILE(t_, t_ < (first_b) ? (rows) : (bytes) / 4, of_a_ ? (bytes) / 4 : 16); \\
+    } \\
     for (int w_ = 0; w_ < 2048; ++w_) { amx_words[w_ / 256][w_ / 16 % 16][w_ % 16] = 0; } \\
 } while (0)
-#define TILE_ROWS(t) ((t) < amx_b ? amx_rows : amx_bytes / 4)
-#define TILE_WORDS(t) ((t) >= amx_a && (t) < amx_b ? amx_bytes / 4 : 16)
+#define SET_TILES_OF_TWO(rows, bytes, narrow, first) do { \\
+    SET_TILES(rows, bytes, first, (first) + 1); \\
+    SIZES_OF_TILE((first) + 2, rows, (narrow) / 4); SIZES_OF_TILE((first) + 3, (narrow) / 4, 16); \\
+} while (0)
+#define TILE_ROWS(t) amx_rows[t]
+#define TILE_WORDS(t) amx_row_words[t]
 #define EACH_WORD(t) \\
     for (int r_ = 0; r_ < TILE_ROWS(t); ++r_) for (int w_ = 0; w_ < TILE_WORDS(t); ++w_)
 #define PAIR_AT(p, at) ((uint)(p)[at] | (uint)(p)[(at) + (sizeof(*(p)) == 2)] << 16)
@@ -35,7 +43,7 @@ TILES_IN_C = """
 #define HIGH_OF(word) as_float((word) & 0xffff0000u)
 #define TILE_DOT(c, a, b) do { EACH_WORD(c) { \\
     float sum_ = as_float(amx_words[c][r_][w_]); \\
-    for (int k_ = 0; k_ < amx_bytes / 4; ++k_) { \\
+    for (int k_ = 0; k_ < amx_row_words[a]; ++k_) { \\
         const uint x_ = amx_words[a][r_][k_], y_ = amx_words[b][k_][w_]; \\
         sum_ += LOW_OF(x_) * LOW_OF(y_) + HIGH_OF(x_) * HIGH_OF(y_); \\
     } \\

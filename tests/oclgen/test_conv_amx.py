@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families.conv import conv_amx
+from oclgen.families.conv.conv_amx import merged
 from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import Device
@@ -82,6 +83,29 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
 def test_groups_of_single_channels_are_not_served() -> None:
     assert conv_amx.serves(replace(LAYER, groups=32))
     assert not conv_amx.serves(replace(LAYER, groups=64))
+
+
+def test_groups_of_few_channels_share_tiles() -> None:
+    few = replace(LAYER, in_channels=96, out_channels=96, layout="nhwc")
+    assert {merged(replace(few, groups=groups)).groups for groups in (48, 32)} == {6, 8}
+    assert merged(replace(few, groups=2)).groups == 2
+    inside = replace(few, groups=48, pad_h=0, pad_w=0, width=29)
+    names = [one.kernel for one in conv_amx.plan(inside, conv_amx.DEFAULT).launches]
+    assert names == ["pack_groups", "conv_amx"]
+
+
+@pytest.mark.parametrize("direction", ("fwd", "bwd_data"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shared_tiles(tiled: Device, layout: Any, direction: Any) -> None:
+    for shape in (
+        ConvProblem(2, 24, 6, 7, 36, 3, 3, 1, 1, 1, 1, groups=12),
+        ConvProblem(2, 12, 6, 7, 24, 3, 2, 2, 1, 1, 0, groups=4),
+        ConvProblem(1, 40, 5, 9, 24, 1, 1, groups=8),
+    ):
+        problem = replace(shape, dtype="bf16", layout=layout, direction=direction)
+        assert merged(problem).groups < problem.groups
+        check(tiled, problem, conv_amx.DEFAULT)
+        check(tiled, problem, replace(conv_amx.DEFAULT, strips=2, vecs=2))
 
 
 def test_pixels_without_padding_are_read_as_they_lie() -> None:

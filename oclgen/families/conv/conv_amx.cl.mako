@@ -17,6 +17,8 @@ in_pixels           channels of a pixel of the output are neighbours, else pixel
 counts              pixels of a tile that are stored: of all tiles but a row's last, and of that one
 store_step          distance of neighbouring results in the output
 steps, rest         whole steps of 32 channels of a tap, and channels of the narrower one
+together            groups that are one here, with zeros between them in the weights
+taps_w              taps of a row
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
 preamble, tiles     LOAD and STORE; the tile registers
 </%doc>
@@ -24,8 +26,17 @@ preamble, tiles     LOAD and STORE; the tile registers
 <%
     block_dim, position_dim = (0, 1) if channels_fastest else (1, 0)
     rows, columns = range(strips), range(vecs)
-    first_a, first_b = strips * vecs, strips * vecs + strips
+    sums = strips * vecs
     places = [(i, j, i * vecs + j) for i in rows for j in columns]
+    # an operand's register by its number; narrow steps have registers of their own, which leave one of each
+    both = steps > 0 and rest > 0
+    first_b = sums + (1 if both else strips)
+    def of_a(i, narrow):
+        return sums + (2 * narrow if both else i)
+    def of_b(j, narrow):
+        return first_b + (2 * narrow if both else j)
+    # back and forth, so that the last tile of A serves the next of B
+    order = [(i, j) for j in columns for i in (rows if j % 2 == 0 else reversed(rows))]
     block = 16 * vecs
 %>\
 ${preamble}
@@ -43,14 +54,36 @@ ${activation}
 
 ${own}
 
+% if together > 1:
+#define OWN_CHANNELS (CHANNELS / ${together})
+#define OWN_DEPTH (DEPTH / ${together})
+
+// Sums NaNs of a pixel anew over the channels of their own group: of what is not finite the zeros between
+// groups make a NaN, too.
+void sum_own(float *sums, __global const elem_t *in, __global const elem_t *weights, const int channel)
+{
+    for (int j = 0; j < 16 && channel + j < CHANNELS; ++j) {
+        if (!isnan(sums[j])) {
+            continue;
+        }
+        const int first = (channel + j) / OWN_CHANNELS * OWN_DEPTH;
+        sums[j] = 0.0f;
+        for (int t = 0; t < TAPS_H * ${taps_w}; ++t) {
+            const int ty = t / ${max(taps_w, 1)}, tx = t % ${max(taps_w, 1)};
+            __global const elem_t *pixel = in + (ty * TAP_STEP_H * READ_W + tx * TAP_STEP_W) * PIXEL;
+            __global const elem_t *w = weights + 2 * j
+                + ((KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W) * (WORDS * ${2 * block});
+            for (int d = first; d < first + OWN_DEPTH; ++d) {
+                sums[j] += LOAD1(pixel + d) * LOAD1(w + d / 2 * ${2 * block} + d % 2);
+            }
+        }
+    }
+}
+
+% endif
 % for count in () if in_pixels else sorted(set(counts)):
 ${planes.store(count)}\
 % endfor
-<%def name="each_sum(call)">\
-% for i, j, t in places:
-        ${call}(${t}, sums + ${16 * (16 * i * vecs + j)}, ${4 * block});
-% endfor
-</%def>\
 <%def name="taps(count)">\
         for (int ty = 0; ty < TAPS_H; ++ty) {
             for (int tx = 0; tx < TAPS_W; ++tx) {
@@ -58,14 +91,17 @@ ${planes.store(count)}\
                 const int tap = (KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W;
                 __global const ushort *w = (__global const ushort *)weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
                 for (int step = 0; step < ${count or 1}; ++step) {
-% for j in columns:
-                    TILE_LOAD(${first_b + j}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
-% endfor
-% for i in rows:
-                    TILE_LOAD(${first_a + i}, in${i} + at + step * 32, 2 * STEP_W * PIXEL);
-% for j in columns:
-                    TILE_DOT(${i * vecs + j}, ${first_a + i}, ${first_b + j});
-% endfor
+<% held = {} %>\
+% for i, j in order:
+<% a, b = of_a(i, count == 0), of_b(j, count == 0) %>\
+% if held.get(b) != j:
+                    TILE_LOAD(${b}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
+% endif
+% if held.get(a) != i:
+                    TILE_LOAD(${a}, in${i} + at + step * 32, 2 * STEP_W * PIXEL);
+% endif
+<% held |= {a: i, b: j} %>\
+                    TILE_DOT(${i * vecs + j}, ${a}, ${b});
 % endfor
                 }
             }
@@ -129,8 +165,10 @@ ${term_parameters}\
 
     TILE_REGISTERS;
     float sums[${256 * strips * vecs}];
-% if steps and not rest:
-    SET_TILES(RESULTS, 64, ${first_a}, ${first_b});
+% if both:
+    SET_TILES_OF_TWO(RESULTS, 64, ${2 * rest}, ${sums});
+% else:
+    SET_TILES(RESULTS, ${2 * rest or 64}, ${sums}, ${first_b});
 % endif
     for (int next = first; next < first + ${loop_m} && next * ${strips} < TILES; ++next) {
 % for i in rows:
@@ -140,30 +178,29 @@ ${term_parameters}\
         __global const ushort *in${i} = (__global const ushort *)in + image${i} * READ_IMAGE
             + (row${i} * STEP_H * READ_W + column${i} * (RESULTS * STEP_W)) * PIXEL;
 % endfor
-% if steps:
-% if rest:
-        SET_TILES(RESULTS, 64, ${first_a}, ${first_b});
-% else:
 % for _, _, t in places:
         TILE_ZERO(${t});
 % endfor
-% endif
+% if steps:
 ${taps(steps)}\
 % endif
 % if rest:
-% if steps:
-        // other sizes of the registers clear them: the sums pass through memory
-${each_sum("TILE_STORE")}\
-% endif
-        SET_TILES(RESULTS, ${2 * rest}, ${first_a}, ${first_b});
-% if steps:
-${each_sum("TILE_LOAD")}\
-% endif
 ${taps(0)}\
 % endif
-${each_sum("TILE_STORE")}\
+% for i, j, t in places:
+        TILE_STORE(${t}, sums + ${16 * (16 * i * vecs + j)}, ${4 * block});
+% endfor
 % for i, j, _ in places:
         if (${f"next * {strips} + {i} < TILES && " if i else ""}channel + ${16 * j} < CHANNELS) {
+% if together > 1:
+            for (int x = 0; x < (column${i} < COLUMNS - 1 ? ${counts[0]} : ${counts[1]}); ++x) {
+                float *of = sums + ${256 * i * vecs + 16 * j} + x * ${block};
+                if (any(isnan(vload16(0, of)))) {
+                    sum_own(
+                        of, (__global const elem_t *)in${i} + x * STEP_W * PIXEL, weights + ${32 * j}, channel + ${16 * j});
+                }
+            }
+% endif
             __global elem_t *to = out + image${i} * WRITTEN_IMAGE
                 + (row${i} * (STORE_STEP_H * WRITTEN_W) + column${i} * (RESULTS * ${store_step})) * WRITTEN_PIXEL
                 + ${16 * j}${"" if in_pixels else " * WRITTEN_PLANE"};

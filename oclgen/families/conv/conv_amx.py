@@ -7,16 +7,16 @@ from the image, which comes with zeros around it where taps reach beyond.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.conv.conv_register import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SHAPES, SIDE, STEP
+from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SIDE, STEP
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
-from oclgen.families.parts.lane_packing import pack_weights, transpose_text
+from oclgen.families.parts.lane_packing import pack_groups, pack_weights, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -31,11 +31,17 @@ NAME = "conv_amx"
 IMAGES = "packed_images"
 """Role of the workspace of images with zeros around them."""
 PAIR, ITEM_BYTES = 2, 2
+MOST_PADDING = 0.3
+"""Part of its channels that a pixel may grow by so that no step reads two cache lines."""
+SHAPES = ((2, 2), (1, 3), (1, 2), (2, 1), (1, 1))
+"""Tiles of pixels and of channels to guess. Products into one tile wait for each other."""
 ROW_BYTES = 32768
 """Bytes of packed rows of a work-item, which stay in the nearest cache while it fills them."""
 GROUPS_PER_UNIT = 8
 """Work-items that a core wants to share the work evenly."""
 MOST_LOOPS = 16
+STORE_STEPS = 10
+"""Products of tiles that take as long as to store 16 columns of 16 pixels."""
 LEAST_CHANNELS = 2
 """Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or
 31 of 32 steps of a tile empty, and vectors take less time."""
@@ -68,21 +74,42 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(problem, self)))
+        return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(merged(problem), self)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
-        part = largest(problem)
+        wide = merged(problem)
+        part = largest(wide)
         used = covered(
             (part.channels, self.block),
             (_tiles(part), self.strips),
-            (_runs(part, _in_place(problem)).length, STEP),
+            (_runs(part, _in_place(wide)).length, STEP),
         )
+        used *= wide.groups / problem.groups
         return outer_product(SIDE, self.vecs, self.strips, used)
 
 
 DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)
 TRAITS = Traits(rank=160, instructions=frozenset(PRODUCTS.values()), rate=16)
+
+
+@lru_cache(maxsize=64)
+def merged(problem: ConvProblem) -> ConvProblem:
+    """Return the problem as the kernel computes it: with groups whose channels fill tiles.
+
+    Groups of few channels leave most columns of a tile empty, so that some are multiplied as one
+    group, whose weights are zero between them. Of all numbers of groups that divide theirs the one
+    with the least products and stores of tiles is taken.
+    """
+    counts = [count for count in range(1, problem.groups + 1) if problem.groups % count == 0]
+    return min((replace(problem, groups=count) for count in counts), key=_tile_steps)
+
+
+def _tile_steps(problem: ConvProblem) -> int:
+    """Return the products of tiles for SIDE results, with what it takes to store them."""
+    part = parts_of(problem)[0]
+    steps = max(part.rows.taps, 1) * _runs(part, _in_place(problem)).steps
+    return part.groups * ceil_div(part.channels, SIDE) * (steps + STORE_STEPS)
 
 
 class Halo(NamedTuple):
@@ -109,10 +136,11 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if PRODUCTS[problem.dtype] not in limits.instructions:
         return []
-    part = parts_of(problem)[0]
+    wide = merged(problem)
+    part = parts_of(wide)[0]
     shapes = [shape for shape in SHAPES if SIDE * (shape[1] - 1) < part.channels]
     return [
-        Config(strips, vecs, _loop(problem, limits, strips, vecs), True) for strips, vecs in shapes
+        Config(strips, vecs, _loop(wide, limits, strips, vecs), True) for strips, vecs in shapes
     ]
 
 
@@ -127,13 +155,16 @@ def _loop(problem: ConvProblem, limits: Limits, strips: int, vecs: int) -> int:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return launches that pack weights and, where needed, images, and one per correlation."""
-    weights, *images = packed = _packings(problem, config)
-    part = parts_of(problem)[0]
-    packs = (
-        pack_weights(problem, weights, part.channels, part.depth, SIDE, pairs=True),
-        *(_pack_images(problem) for _ in images),
+    wide, part = merged(problem), parts_of(problem)[0]
+    together = problem.groups // wide.groups
+    weights, *images = packed = _packings(wide, config)
+    pack = (
+        pack_groups(problem, weights, part.channels, part.depth, together)
+        if together > 1
+        else pack_weights(problem, weights, part.channels, part.depth, SIDE, pairs=True)
     )
-    launches = (_correlate(problem, config, one, weights) for one in parts_of(problem))
+    packs = (pack, *(_pack_images(wide) for _ in images))
+    launches = (_correlate(wide, config, one, weights, together) for one in parts_of(wide))
     return Plan((*packs, *launches), sizes_of(packed))
 
 
@@ -170,8 +201,9 @@ def _in_place(problem: ConvProblem) -> bool:
 
 
 def _pixel(part: Correlation) -> int:
-    """Return the items of a packed pixel: whole pairs of channels."""
-    return round_up(part.depth, PAIR)
+    """Return the items of a packed pixel: whole steps where these are little more, else pairs."""
+    steps = round_up(part.depth, STEP)
+    return steps if steps <= (1 + MOST_PADDING) * part.depth else round_up(part.depth, PAIR)
 
 
 def _widest_step(problem: ConvProblem) -> int:
@@ -215,14 +247,21 @@ class Runs(NamedTuple):
     taps_w: int
     length: int
 
+    @property
+    def steps(self) -> int:
+        """Products of tiles that sum a row of taps."""
+        return self.taps_w * ceil_div(self.length, STEP)
+
 
 def _runs(part: Correlation, in_place: bool) -> Runs:
     """Return the channels of a tap, or those of a row of taps where fewer tiles hold these."""
-    pixel, taps = _pixel(part), part.cols.taps
-    joined = part.cols.tap_step == part.cols.kernel_step == 1 and not (in_place and part.groups > 1)
-    if joined and ceil_div(taps * pixel, STEP) < taps * ceil_div(pixel, STEP):
-        return Runs(1, taps * pixel)
-    return Runs(taps, pixel)
+    depth, taps = round_up(part.depth, PAIR), part.cols.taps
+    neighbours = part.cols.tap_step == part.cols.kernel_step == 1 and depth == (
+        part.groups * part.depth if in_place else _pixel(part)
+    )
+    if neighbours and ceil_div(taps * depth, STEP) < taps * ceil_div(depth, STEP):
+        return Runs(1, taps * depth)
+    return Runs(taps, depth)
 
 
 def _tiles(part: Correlation) -> int:
@@ -259,7 +298,10 @@ def _pack_images(problem: ConvProblem) -> Launch:
     )
 
 
-def _correlate(problem: ConvProblem, config: Config, part: Correlation, weights: Packing) -> Launch:
+def _correlate(
+    problem: ConvProblem, config: Config, part: Correlation, weights: Packing, together: int
+) -> Launch:
+    """Return the launch of a correlation of which `together` groups are one of the problem's."""
     read, written = operands(problem)[1:]
     in_place, in_pixels = _in_place(problem), problem.layout == "nhwc"
     blocks = part.groups * weights.tiles
@@ -277,6 +319,8 @@ def _correlate(problem: ConvProblem, config: Config, part: Correlation, weights:
             own=store_channels(problem, SIDE) if in_pixels else transpose_text(SIDE),
             **epilogue(problem, "out"),
             sizes={**_sizes(problem, part, in_place), "TAPS_W": runs.taps_w},
+            together=together,
+            taps_w=part.cols.taps,
             in_pixels=in_pixels,
             vec=SIDE,
             counts=(results, part.cols.results - (columns - 1) * results),
@@ -305,7 +349,7 @@ def _sizes(problem: ConvProblem, part: Correlation, in_place: bool) -> dict[str,
     plane = high.size * wide.size
     pixel = part.groups * part.depth if in_place else _pixel(part)
     return {
-        "GROUPS": part.groups, "CHANNELS": part.channels, "IMAGES": part.batch,
+        "GROUPS": part.groups, "CHANNELS": part.channels, "DEPTH": part.depth, "IMAGES": part.batch,
         "RESULTS_H": rows.results, "RESULTS": _results(cols), "COLUMNS": _columns(cols),
         "READ_W": wide.size, "PIXEL": pixel, "PAD_H": high.pad, "PAD_W": wide.pad,
         "READ_GROUP": part.depth if in_place else plane * pixel,

@@ -1,6 +1,6 @@
 <%doc>
 Repacks images of 16-bit items as pixels with zeros around them: [images * groups][PACKED_H][PACKED_W]
-[PIXEL], where PIXEL is the channels of a group, filled up with zero to an even number.
+[PIXEL], where PIXEL is the channels of a group, filled up with zeros.
 
 A work-item fills ROWS rows. Planes turn in registers, 16 pixels x 16 channels at a time; pixels are
 counted through rows, of which a small image has short ones. The last pixels and the last channels
@@ -66,7 +66,7 @@ void conv_amx_images(
                 row[x * PIXEL + c] = pixels[x * (GROUPS * DEPTH) + c];
             }
 % if depth != pixel:
-            row[x * PIXEL + DEPTH] = 0;
+            clear(row + x * PIXEL + DEPTH, PIXEL - DEPTH);
 % endif
         }
 % endif
@@ -96,7 +96,7 @@ ${squares.turn("ushort", "            ")}\
             ${f"vstore{width}({some(f'row{i}', start, width)}, 0, to + {start})" if width > 1 else f"to[{start}] = {some(f'row{i}', start, 1)}"};
 % endfor
 % if depth > SQUARE and depth != pixel:
-            to[DEPTH - c] = 0;
+            clear(to + DEPTH - c, PIXEL - DEPTH);
 % endif
 % if i < SQUARE - 1:
             ++x;

@@ -66,6 +66,46 @@ def pack_weights(
     return pack_matrices(strided, vec, depth, problem.kernel_w, steps, f"matrix * {step}", pairs)
 
 
+def pack_groups(
+    problem: ConvProblem, packing: Packing, channels: int, depth: int, together: int
+) -> Launch:
+    """Return the launch that packs weights of 16 bits as pairs, with zeros between groups.
+
+    Args:
+        problem: forward or backward-data.
+        packing: of a matrix for `together` groups, their rows and their depths one behind the other.
+        channels: of a group's result.
+        depth: channels of a group that are summed over.
+        together: groups that share a matrix.
+    """
+    forward = problem.direction == "fwd"
+    words = ceil_div(depth * together, 2)
+    taps = packing.k // words
+
+    @LazyText
+    def text() -> str:
+        return render(
+            "pack_groups",
+            forward=forward,
+            channels=channels,
+            depth=depth,
+            together=together,
+            words=words,
+            taps=taps,
+            kernel_w=problem.kernel_w,
+            block=packing.tile,
+        )
+
+    return Launch(
+        text=text,
+        kernel="pack_groups",
+        global_size=(taps * words, packing.tiles, packing.batch),
+        local_size=(1, 1, 1),
+        args=(*strided_weights(problem), *buffer(packing.workspace)),
+        of_weights=True,
+    )
+
+
 def pack_matrices(
     packing: Packing,
     vec: int,
