@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oclgen.families.conv import conv_amx_weights
-from oclgen.families.conv.conv_amx_weights import INPUTS, OUTPUTS
+from oclgen.families.conv.conv_amx_weights import INPUTS, OUTPUTS, merged
 from oclgen.families.conv.correlation import windows
 from oclgen.families.conv.flat_positions import positions_of
 from oclgen.families.gemm.gemm_amx import PRODUCTS
@@ -43,6 +43,8 @@ EVERY_SHAPE = tuple(
         ConvProblem(2, 3, 30, 31, 33, 7, 7, 2, 2, 3, 3),
         # groups of whole tiles, and pixels that no tap reads
         ConvProblem(2, 64, 6, 9, 32, 2, 1, 3, 2, groups=2),
+        # groups of few channels, which share tiles
+        ConvProblem(2, 24, 6, 7, 36, 3, 3, pad_h=1, pad_w=1, groups=12),
         # more padding than taps reach, in one row
         ConvProblem(3, 40, 1, 50, 24, 1, 5, 1, 2, 0, 6),
         ConvProblem(1, 5, 4, 6, 20, 1, 1, 1, 1, 1, 2),
@@ -94,6 +96,12 @@ def test_every_parameter_changes_the_text(layout: Any) -> None:
         ({"split": 99}, ("split=99", "56 steps")),
     ],
 )
+def test_groups_of_few_channels_share_tiles() -> None:
+    few = replace(LAYER, in_channels=96, out_channels=96)
+    assert merged(replace(few, groups=48)).groups == 6
+    assert merged(replace(few, groups=3)).groups == 3
+
+
 def test_refusals_name_the_numbers(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     reason = replace(conv_amx_weights.DEFAULT, **changes).why_not(LAYER, XEON)
     assert reason is not None

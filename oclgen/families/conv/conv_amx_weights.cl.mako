@@ -18,6 +18,7 @@ split               slices of the positions; each writes a plane of sums, which 
 tiles_m, tiles_n    tiles of a group's output channels and columns
 channels, columns, depth
                     output channels, columns and input channels of a group
+together            groups of the weights that are one here, whose own sums alone are stored
 taps                plane and distance of each tap that no column has
 kernel_h, kernel_w  taps of the kernel
 planes              of x
@@ -35,7 +36,7 @@ preamble, tiles     STORE; the tile registers
     pairs = inputs * own
     out_type, stored = ("float", "float") if split > 1 else ("elem_t", "ushort")
     filter_step, depth_step, row_step, column_step = steps_of_w
-    squares = columns == depth and own == len(taps) and (strided or not in_pixels)
+    squares = together == 1 and columns == depth and own == len(taps) and (strided or not in_pixels)
     at_once = 1 if split > 1 else 2
     strides = ("w_filter", "w_depth", "w_row", "w_column") if strided else ()
 %>\
@@ -235,7 +236,7 @@ void conv_amx_weights(
         const int channel = (first_m + i / ${256 * pairs}) * 16 + i / 16 % 16;
         const int pair = i / 256 % ${pairs}, tap = first_tap + pair % ${own};
         const int column = (first_n + pair / ${own}) * 16;
-% if in_pixels and columns == depth:
+% if together == 1 and in_pixels and columns == depth:
         if (${"w_depth == 1 && " if strided else ""}channel < ${channels} && column + 16 <= ${columns}) {
             __global ${out_type} *w = out + channel * (long)${filter_step} + column + tap / ${per_row} * ${row_step} + tap % ${per_row} * ${column_step};
             ${"vstore16(vload16(0, sums + i), 0, w)" if split > 1 else "STORE16(vload16(0, sums + i), w)"};
@@ -244,7 +245,13 @@ void conv_amx_weights(
 % endif
         for (int j = 0; j < 16; ++j) {
             if (channel < ${channels} && column + j < ${columns}) {
-                const int into = (column + j) % ${depth}, s = ${f"(column + j) / {depth}" if columns > depth else f"tap % {per_row}"};
+                const int ${"of_all" if together > 1 else "into"} = (column + j) % ${depth}, s = ${f"(column + j) / {depth}" if columns > depth else f"tap % {per_row}"};
+% if together > 1:
+                const int into = of_all % ${depth // together};
+                if (of_all / ${depth // together} != channel / ${channels // together}) {
+                    continue;
+                }
+% endif
                 __global ${out_type} *w = out + channel * (long)${filter_step} + into * ${depth_step} + tap / ${per_row} * ${row_step} + s * ${column_step};
                 ${"*w = sums[i + j]" if split > 1 else "STORE1(sums[i + j], w)"};
             }

@@ -7,6 +7,7 @@ dtypes, stay with that one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import TypeGuard
 
@@ -22,7 +23,7 @@ from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
+from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
@@ -40,6 +41,8 @@ STEPS = 64
 """Steps of positions to guess: some 0.5 MiB of operands stay in the second cache for all taps."""
 LEAST_STEPS = 16
 """Steps of a slice that take longer than to write and to add its sums."""
+PACK_STEPS = 16
+"""Products of tiles that take as long as to pack a tile."""
 ITEMS_PER_UNIT = 2
 """Work-items that a core wants to share the work; with fewer the positions are split."""
 
@@ -75,22 +78,22 @@ class Config(BaseConfig):
                 f"item_m={self.item_m} item_n={self.item_n} needs {held} tiles of sums and "
                 f"operands; a processor has {REGISTERS}"
             )
-        taps = _taps_of_item(problem, self)
+        taps = _taps_of_item(merged(problem), self)
         if (sums := rows * self.loop_m * self.inputs * taps) > MOST_SUMS:
             return (
                 f"item_m={self.item_m} loop_m={self.loop_m} inputs={self.inputs} with {taps} taps "
                 f"has {sums} tiles of sums; at most {MOST_SUMS} stay near"
             )
-        steps = _positions(problem, self).half // WORDS
+        steps = _positions(merged(problem), self).half // WORDS
         if self.split > steps:
             return f"split={self.split}, but there are only {steps} steps to be split"
         return None
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        line = _positions(problem, self)
-        tiles_m, tiles_n = _tiles(problem, self)
-        of_tile = WORD_BYTES * SIDE * problem.groups
+        wide = merged(problem)
+        line, (tiles_m, tiles_n) = _positions(wide, self), _tiles(wide, self)
+        of_tile = WORD_BYTES * SIDE * wide.groups
         spaces = (
             (OUTPUTS, of_tile * tiles_m * line.half),
             (INPUTS, of_tile * tiles_n * line.planes * line.words),
@@ -99,15 +102,16 @@ class Config(BaseConfig):
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of tiles of channels and of columns: what counts are tiles."""
-        part, columns = strung_windows(problem), _columns(problem, self)
-        line, taps = _positions(problem, self), _taps_of_item(problem, self)
-        _, tiles_n = _tiles(problem, self)
+        wide = merged(problem)
+        part, columns = strung_windows(wide), _columns(wide, self)
+        line, taps = _positions(wide, self), _taps_of_item(wide, self)
+        _, tiles_n = _tiles(wide, self)
         results = part.batch * part.results
         used = covered(
             (part.channels, self.item_m), (columns, SIDE * self.inputs),
             (min(self.inputs, tiles_n) * taps, self.item_n // SIDE),
         )  # fmt: skip
-        useful = used * results / (2 * line.half)
+        useful = used * results / (2 * line.half) * wide.groups / problem.groups
         return outer_product(SIDE, self.item_n // SIDE, self.item_m // SIDE, useful)
 
 
@@ -128,6 +132,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if PRODUCTS[problem.dtype] not in limits.instructions:
         return []
+    problem = merged(problem)
     spread = spreads(problem)
     found = []
     for rows, columns in SHAPES:
@@ -143,10 +148,37 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     return found
 
 
+@lru_cache(maxsize=64)
+def merged(problem: ConvProblem) -> ConvProblem:
+    """Return the problem as the kernel computes it: with groups whose channels fill tiles.
+
+    Groups of few channels are packed and multiplied as one, and of its sums only those are stored
+    whose channels are of one group. Of all numbers of groups that divide theirs the one with the
+    least tiles to pack and to multiply is taken.
+    """
+    counts = [count for count in range(1, problem.groups + 1) if problem.groups % count == 0]
+    return min((replace(problem, groups=count) for count in counts), key=_tile_steps)
+
+
+def _tile_steps(problem: ConvProblem) -> int:
+    """Return the products of tiles for 32 positions, with what it takes to pack their operands."""
+    rows = ceil_div(problem.out_channels // problem.groups, SIDE)
+    columns = min(_steps_of_columns(problem, spread) for spread in (False, True))
+    return problem.groups * (rows * PACK_STEPS + columns)
+
+
+def _steps_of_columns(problem: ConvProblem, spread: bool) -> int:
+    """Return the part of `_tile_steps` that a group's columns take."""
+    rows = ceil_div(problem.out_channels // problem.groups, SIDE)
+    depth = problem.in_channels // problem.groups
+    columns, taps = (depth * problem.kernel_w, 1) if spread else (depth, problem.kernel_w)
+    return ceil_div(columns, SIDE) * (PACK_STEPS + rows * problem.kernel_h * taps)
+
+
 def spreads(problem: ConvProblem) -> bool:
-    """Say whether channels under the taps of a row fill fewer tiles: the few of a first layer."""
-    depth, taps = problem.in_channels // problem.groups, problem.kernel_w
-    return depth < SIDE and ceil_div(depth * taps, SIDE) < taps
+    """Say whether channels under the taps of a row take less time: the few of a first layer."""
+    wide = merged(problem)
+    return _steps_of_columns(wide, spread=True) < _steps_of_columns(wide, spread=False)
 
 
 def _split(problem: ConvProblem, limits: Limits, config: Config) -> int:
@@ -159,8 +191,10 @@ def _split(problem: ConvProblem, limits: Limits, config: Config) -> int:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y and x, sum over positions, and add planes, if there are."""
-    whole = sum_of(problem, config.split).behind(_product(problem, config))
-    packs = (_pack_y(problem, config), _pack_x(problem, config))
+    wide = merged(problem)
+    product = _product(wide, config, strided_weights(problem), problem.groups // wide.groups)
+    whole = sum_of(problem, config.split).behind(product)
+    packs = (_pack_y(wide, config), _pack_x(wide, config))
     return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
 
 
@@ -201,9 +235,19 @@ def _gaps(problem: ConvProblem, config: Config) -> dict[str, int]:
     return sizes | part.axis_sizes()
 
 
-def _product(problem: ConvProblem, config: Config) -> Launch:
+def _product(
+    problem: ConvProblem, config: Config, weights: tuple[Arg, ...], together: int
+) -> Launch:
+    """Return the launch of the product, of which `together` groups are one of the problem's.
+
+    Args:
+        problem: as it is computed.
+        config: its parameters.
+        weights: arguments of what is written.
+        together: groups of `weights` that are one here.
+    """
     line, (tiles_m, tiles_n) = _positions(problem, config), _tiles(problem, config)
-    depth, split = problem.in_channels // problem.groups, config.split > 1
+    depth, split = problem.in_channels // problem.groups // together, config.split > 1
     kernel_h, kernel_w = problem.kernel_h, problem.kernel_w
     in_pixels = problem.layout == "nhwc"
     strided = in_pixels and not split
@@ -229,7 +273,8 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             groups=problem.groups,
             channels=problem.out_channels // problem.groups,
             columns=_columns(problem, config),
-            depth=depth,
+            depth=depth * together,
+            together=together,
             taps=line.taps,
             kernel_h=kernel_h,
             kernel_w=kernel_w,
@@ -239,7 +284,7 @@ def _product(problem: ConvProblem, config: Config) -> Launch:
             gaps=_gaps(problem, config),
         )
 
-    out = buffer(PLANES) if split else strided_weights(problem) if in_pixels else buffer("w")
+    out = buffer(PLANES) if split else weights if in_pixels else buffer("w")
     return Launch(
         text=text,
         kernel=NAME,
