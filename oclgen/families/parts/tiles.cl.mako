@@ -16,6 +16,7 @@ TILE_LOAD(t, p, step), TILE_STORE(t, p, step)
 TILE_DOT(c, a, b)       c += a b: a row of A is pairs along k, a row of B one pair for each of
                         16 columns
 TILES_DONE              lets the processor forget the registers
+NEAREST_BF16, STORE16   of `vdpbf16ps`, where operands are bf16: processors with AMX round by it
 
 The numbers of registers are digits. No vector stands in the assembly, which therefore also passes a
 compiler whose target is SPIR-V. The product of fp16 is written as bytes, which differ from those of
@@ -49,3 +50,6 @@ void set_tiles(
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(sizes) : "memory");
 }
+% if not half:
+<%include file="vdpbf16ps.cl.mako" args="dot=False"/>
+% endif

@@ -8,9 +8,14 @@ five instructions. STORE16 stores by it.
 A compiler whose target is the processor takes assembly, and may hide the intrinsic behind a
 processor it does not know. One whose target is SPIR-V knows no vector register in assembly, but
 hands a function of an LLVM intrinsic's name to the compiler behind it, which has it.
+
+dot     DOT_PAIRS, too: processors with AMX have tiles for it
 </%doc>
+<%page args="dot=True"/>
 #ifdef __x86_64__
+% if dot:
 #define DOT_PAIRS(acc, x, y) __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(y))
+% endif
 ushort16 nearest_bf16(float16 x)
 {
     ushort16 nearest;
@@ -19,9 +24,11 @@ ushort16 nearest_bf16(float16 x)
 }
 #define NEAREST_BF16(x) nearest_bf16(x)
 #else
+% if dot:
 typedef __bf16 pairs16 __attribute__((ext_vector_type(32)));
 float16 dot_pairs(float16 acc, pairs16 x, pairs16 y) __asm("llvm.x86.avx512bf16.dpbf16ps.512");
 #define DOT_PAIRS(acc, x, y) ((acc) = dot_pairs(acc, __builtin_astype(x, pairs16), __builtin_astype(y, pairs16)))
+% endif
 typedef __bf16 nearest16 __attribute__((ext_vector_type(16)));
 nearest16 nearest_bf16(float16 x) __asm("llvm.x86.avx512bf16.cvtneps2bf16.512");
 #define NEAREST_BF16(x) __builtin_astype(nearest_bf16(x), ushort16)
