@@ -96,12 +96,6 @@ def test_every_parameter_changes_the_text(layout: Any) -> None:
         ({"split": 99}, ("split=99", "56 steps")),
     ],
 )
-def test_groups_of_few_channels_share_tiles() -> None:
-    few = replace(LAYER, in_channels=96, out_channels=96)
-    assert merged(replace(few, groups=48)).groups == 6
-    assert merged(replace(few, groups=3)).groups == 3
-
-
 def test_refusals_name_the_numbers(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     reason = replace(conv_amx_weights.DEFAULT, **changes).why_not(LAYER, XEON)
     assert reason is not None
@@ -117,6 +111,12 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
     assert len(space_of("conv_amx_weights", LAYER, Limits())) == 0
     assert len(space_of("conv_amx_weights", LAYER, XEON)) >= 8
     assert len(seeds_of("conv_amx_weights", LAYER, XEON)) >= 3
+
+
+def test_groups_of_few_channels_share_tiles() -> None:
+    few = replace(LAYER, in_channels=96, out_channels=96)
+    assert merged(replace(few, groups=48)).groups == 6
+    assert merged(replace(few, groups=3)).groups == 3
 
 
 def test_few_channels_become_columns_under_taps() -> None:

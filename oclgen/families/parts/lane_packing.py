@@ -73,7 +73,7 @@ def pack_groups(
 
     Args:
         problem: forward or backward-data.
-        packing: of a matrix for `together` groups, their rows and their depths one behind the other.
+        packing: of a matrix for `together` groups, one behind the other in rows and depths.
         channels: of a group's result.
         depth: channels of a group that are summed over.
         together: groups that share a matrix.
