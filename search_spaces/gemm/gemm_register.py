@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oclgen.families.gemm import gemm_register
+from oclgen.families.gemm.gemm_register_tiles import AHEAD
 from oclgen.families.parts.blocking import splits
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -60,6 +61,8 @@ def _on_cpu(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, .
         # slices of a transposed A stay in the cache
         "split_k": splits(problem, limits, 1, 2, 4, 8, *((16, 32, 64) if problem.trans_a else ())),
         "share": (gemm_register.ALONE,),
+        # rows of a wide B lie on a page each, at whose end a processor stops to read ahead
+        "ahead": (0, *AHEAD),
     }
     # tiles of first guesses are counted out for the product's edges: any size may be best there
     for guess in gemm_register.guesses(problem, limits)[:1]:

@@ -283,7 +283,12 @@ def _pack(template: str, packed: Packing, rows: int, steps: int) -> Launch:
     @LazyText
     def text() -> str:
         return render(
-            template, name=packed.workspace, steps=steps, along_k=packed.along_k, width=rows
+            template,
+            name=packed.workspace,
+            steps=steps,
+            along_k=packed.along_k,
+            width=rows,
+            transpose=transpose_text(SIDE),
         )
 
     return packed.launch(text, rows=rows, steps=steps)

@@ -2,17 +2,22 @@
 Repacks an operand of a GEMM as rows [batch][rows][k] of 16-bit items along k, whose k is filled up
 with zeros to a multiple of 32: as the tile registers of AMX read it.
 
-A work-item packs 16 rows and `steps` steps of k. What lies along its rows turns in registers, 16 x
-16 items at a time; the last rows are moved a second time where 16 does not divide them.
+A work-item packs 16 rows and `steps` steps of k. What lies along its rows turns in registers, 16 rows
+x 32 steps at a time as words of two steps, for words turn in fewer instructions than items; the last
+rows are moved a second time where 16 does not divide them.
 
 name                kernel name
 steps               steps of k per work-item, a multiple of 32
 along_k             neighbours in memory are steps of k, else rows
+transpose           text of the function transpose(rows), unless along_k
 </%doc>
 <%!
     from oclgen.families.parts.squares import SQUARE
 %>\
-<%namespace name="squares" file="squares.cl.mako"/>\
+% if not along_k:
+${transpose}
+
+% endif
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
     __global const ushort *restrict source, const long offset, const int ld, const long batch,
@@ -36,14 +41,23 @@ void ${name}(
     p = max(whole, first);
 % else:
     if (x0 + ${SQUARE} <= extent) {
-        for (; p + ${SQUARE} <= min(last, k); p += ${SQUARE}) {
-% for i in range(SQUARE):
-            ushort16 row${i} = vload16(0, source + (p + ${i}) * (long)ld + x0);
-% endfor
-${squares.turn("ushort", "            ")}\
-% for i in range(SQUARE):
-            vstore16(row${i}, 0, packed + (x0 + ${i}) * (long)ld_packed + p);
-% endfor
+        for (; p < last; p += ${2 * SQUARE}) {
+            float16 words[${SQUARE}];
+#pragma unroll
+            for (int i = 0; i < ${SQUARE}; ++i) {
+                __global const ushort *low = source + (p + 2 * i) * (long)ld + x0;
+                words[i] = 0.0f;
+                if (p + 2 * i + 1 < k) {
+                    words[i] = as_float16(convert_uint16(vload16(0, low)) | convert_uint16(vload16(0, low + ld)) << 16);
+                } else if (p + 2 * i < k) {
+                    words[i] = as_float16(convert_uint16(vload16(0, low)));
+                }
+            }
+            transpose(words);
+#pragma unroll
+            for (int i = 0; i < ${SQUARE}; ++i) {
+                vstore16(as_uint16(words[i]), 0, (__global uint *)(packed + (x0 + i) * (long)ld_packed + p));
+            }
         }
     }
 % endif

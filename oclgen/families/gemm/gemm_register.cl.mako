@@ -21,6 +21,9 @@ loop_m              blocks of item_m rows that a work-item computes one after th
 order               "m" or "n": the dimension of C along which work-groups follow each other
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds.
                     Slices run one behind the other: this is also the blocking of k for caches
+ahead, line         steps of k by which rows of B are asked for before they are read, or 0; elements of
+                    a cache's line. A processor's own prefetcher stops at the end of a page, and rows
+                    of a wide B lie on a page each
 trans_a, trans_b    A is stored [k, m], B is stored [n, k]
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 shifted             the last block of columns ends at n: only where n is at least item_n
@@ -65,6 +68,11 @@ ${common.store_halves(vec_n)}\
 % endif
 <%def name="step(u, guarded)">\
                 {
+% if ahead:
+% for column in range(0, item_n, line):
+                    __builtin_prefetch(pb + ${ahead + u} * (long)ld_b + ${column});
+% endfor
+% endif
 % for j in columns:
                     const ${vf} b${j} = ${text.load_b(j, u, guarded)};
 % endfor

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
@@ -21,9 +21,11 @@ from oclgen.families.gemm.gemm_register_tiles import (
     cost,
     fitting,
     preparations,
+    rows_ahead,
 )
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
+from oclgen.families.parts.caches import LINE
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
@@ -31,7 +33,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import sub_groups
 from oclgen.opencl.sub_groups import ROW_WIDTHS, SUB_GROUPS
-from oclgen.parameters import Item, Local, Parts, Unroll, Vector
+from oclgen.parameters import Item, Local, Parts, Range, Unroll, Vector
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
 from oclgen.registers import Registers, covered, outer_product
@@ -79,6 +81,7 @@ class Config(BaseConfig):
     order: str
     split_k: Parts
     share: str = ALONE
+    ahead: Annotated[int, Range(0, 64)] = 0
 
     @property
     def lanes(self) -> int:
@@ -104,6 +107,11 @@ class Config(BaseConfig):
             )
         if self.order not in ("m", "n"):
             return f"order={self.order!r} is unknown; the fastest dimension is 'm' or 'n'"
+        if self.ahead and (limits.kind != "cpu" or self.pack_b or problem.trans_b):
+            return (
+                f"ahead={self.ahead} asks a processor for rows of B as they lie along n; use "
+                "ahead=0 where B is packed or transposed, and on GPUs"
+            )
         reason = None if self.share == ALONE else self._sharing_conflict(limits)
         return reason or parts.empty_slice(problem.k, self.split_k, self.unroll_k)
 
@@ -253,6 +261,7 @@ def _on_cpu(
         item_m=tile.rows, item_n=item_n, vec_n=width, local_m=1, local_n=1, unroll_k=1,
         pack_a=prepared.pack_a, pack_b=prepared.pack_b, order="m", split_k=prepared.split_k,
         loop_m=blocks_of_item(problem, limits, tile, item_n),
+        ahead=0 if prepared.pack_b else rows_ahead(problem, item_n),
     )  # fmt: skip
 
 
@@ -285,6 +294,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             text=Text(problem, config),
             edge_n=not divided_by(problem, "n", config.item_n),
             shifted=_is_shifted(problem, config),
+            line=LINE // DTYPES[problem.dtype],
         )
     )
     return _launch(problem, config, text, groups_n, m_first=config.order == "m")
