@@ -115,3 +115,23 @@ def test_few_rows_and_long_sums_begin_with_inner_products_instead(batch: int) ->
     assert {first(m, k, CPU) for m in (1, 2, 4) for k in (128, 2000)} == {"gemm_dot"}
     assert {first(m, k, CPU) for m, k in ((5, 2000), (1, 127))} == {"gemm_register"}
     assert "gemm_dot" not in {first(m, 2000, GPU) for m in (1, 4)}
+
+
+def test_rows_of_a_wide_b_are_asked_for_ahead() -> None:
+    wide, shared_set = GemmProblem(6, 7440, 2640), GemmProblem(16, 1024, 1024)
+    assert [first_guess(one).ahead for one in (wide, shared_set)] == [16, 8]
+    near, along_k, packs = GemmProblem(6, 64, 64), replace(wide, trans_b=True), replace(wide, m=512)
+    assert [first_guess(one).ahead for one in (near, along_k, packs)] == [0, 0, 0]
+    config = first_guess(wide)
+    texts = {
+        gemm_register.plan(wide, replace(config, ahead=ahead)).launches[0].source
+        for ahead in (0, 8, 16)
+    }
+    assert len(texts) == 3
+    for problem, limits, changes in (
+        (wide, GPU, {}),
+        (wide, AVX2, {"pack_b": True}),
+        (along_k, AVX2, {}),
+    ):
+        reason = replace(config, **changes).why_not(problem, limits)
+        assert reason is not None and "ahead=16" in reason

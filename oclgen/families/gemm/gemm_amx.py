@@ -14,7 +14,7 @@ from typing import TypeGuard
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_pairs import splits
 from oclgen.families.gemm.gemm_register_text import Results
-from oclgen.families.gemm.gemm_register_tiles import Tile, blocks_of_item
+from oclgen.families.gemm.gemm_register_tiles import AHEAD, Tile, blocks_of_item
 from oclgen.families.gemm.gemm_tiles import lies_along_k, tiles_of
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.lane_packing import transpose_text
@@ -43,6 +43,8 @@ REGISTERS = 8
 ROW_STEPS, COLUMN_STEPS = 256, 128
 """Steps of k that a work-item packs of 16 rows, or of a panel of columns: some 8 KiB, which cost
 more than its start."""
+COLUMNS = "gemm_pack_columns"
+"""Template that packs the operand whose columns are those of tiles."""
 LEAST_ROWS = 4
 """Rows from which on tiles are guessed: with fewer, a product reads B once and waits for it."""
 ALIKE = 1000
@@ -258,7 +260,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
     packed = config.packed(problem)
     left, right = _roles(config.swap)
-    packs = [_pack("gemm_pack_columns", packed[right], config.columns, COLUMN_STEPS)]
+    packs = [_pack(COLUMNS, packed[right], config.columns, COLUMN_STEPS)]
     if config.pack_rows:
         packs.append(_pack("gemm_pack_rows", packed[left], SIDE, ROW_STEPS))
     product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
@@ -289,9 +291,14 @@ def _pack(template: str, packed: Packing, rows: int, steps: int) -> Launch:
             along_k=packed.along_k,
             width=rows,
             transpose=transpose_text(SIDE),
+            ahead=AHEAD[0],
         )
 
-    return packed.launch(text, rows=rows, steps=steps)
+    launch = packed.launch(text, rows=rows, steps=steps)
+    if template != COLUMNS or packed.along_k:
+        return launch
+    along_k, panels, batch = launch.global_size
+    return replace(launch, global_size=(panels, along_k, batch))
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:

@@ -4,17 +4,21 @@ filled up with zeros to a multiple of 32: as the tile registers of AMX read colu
 
 A work-item packs `steps` steps of k of one panel. Past the last column of the operand a panel holds
 other items of it: their results are not stored. What lies along k turns in registers, 16 columns x
-32 steps at a time; the last steps are moved a second time where 32 does not divide k.
+32 steps at a time; the last steps are moved a second time where 32 does not divide k. Of what lies
+along columns neighbouring work-items read neighbouring panels, whose rows share pages, and rows are
+asked for `ahead` steps before they are read.
 
 name                kernel name
 width               columns of a panel, a multiple of 16
 steps               steps of k per work-item, a multiple of 32
 along_k             neighbours in memory are steps of k, else columns
+ahead               steps of k
 </%doc>
 <%!
     from oclgen.families.parts.squares import SQUARE
 %>\
 <%namespace name="squares" file="squares.cl.mako"/>\
+<% step_dim, panel_dim = (0, 1) if along_k else (1, 0) %>\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
     __global const ushort *restrict source, const long offset, const int ld, const long batch,
@@ -22,12 +26,12 @@ void ${name}(
     const long packed_batch,
     const int extent, const int k)
 {
-    const int first = (int)get_global_id(0) * ${steps}, last = min(first + ${steps}, k);
+    const int first = (int)get_global_id(${step_dim}) * ${steps}, last = min(first + ${steps}, k);
     const int filled = min(first + ${steps}, (k + 31) / 32 * 32);
-    const int x0 = (int)get_global_id(1) * ${width};
+    const int x0 = (int)get_global_id(${panel_dim}) * ${width};
     __global const ushort *from = source + offset + (long)get_global_id(2) * batch;
     __global uint *to = (__global uint *)(packed + packed_offset + (long)get_global_id(2) * packed_batch
-        + (long)get_global_id(1) * panel);
+        + (long)get_global_id(${panel_dim}) * panel);
     int p = first;
 % if along_k:
     const int even = k / 2 * 2;
@@ -49,6 +53,10 @@ ${squares.turn("uint", "            ")}\
     // a vector that begins in a row may end in the next one, and has to end in the operand
     for (; p + 2 <= last && (k - 2 - p) * (long)ld + extent >= x0 + ${width}; p += 2) {
         __global const ushort *low = from + p * (long)ld + x0, *high = low + ld;
+% for x in range(0, width, 2 * SQUARE):
+        __builtin_prefetch(low + ${ahead} * (long)ld + ${x});
+        __builtin_prefetch(high + ${ahead} * (long)ld + ${x});
+% endfor
 % for x in range(0, width, SQUARE):
         vstore16(convert_uint16(vload16(0, low + ${x})) | convert_uint16(vload16(0, high + ${x})) << 16,
                  0, to + p / 2 * ${width} + ${x});
