@@ -11,6 +11,7 @@ from random import Random
 from benchmarks.tasks import conv, gemm
 from benchmarks.tasks.draw import distinct
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES
 from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of
@@ -18,7 +19,8 @@ from tuned_db.choosing.nearest import distance, kind_of
 from tuned_db.choosing.option import guesses
 
 DTYPES = ("fp32", "fp32", "fp32", "bf16", "bf16", "fp16", "tf32")
-"""Dtypes, as often as they are drawn; on devices without matrix units fp32 alone."""
+"""Dtypes, as often as they are drawn; on devices without matrix units fp32 alone, and no tf32 on
+processors with AMX."""
 MOST_FLOPS = {"gpu": 2e11, "cpu": 2e9, "other": 2e9}
 MOST_BYTES = {"gpu": 2**27, "cpu": 2**25, "other": 2**25}
 """A problem is no larger, so that a table of some hundred takes minutes."""
@@ -47,7 +49,8 @@ def problems(
 
 def _any_problem(limits: Limits, only: str, convolutions: bool, random: Random) -> Problem | None:
     kind = limits.kind
-    dtype = only or (random.choice(DTYPES) if "mma" in limits.instructions else "fp32")
+    dtypes = [only] if only else _dtypes(limits)
+    dtype = random.choice(dtypes) if len(dtypes) > 1 else dtypes[0]
     found: Problem | None
     if random.random() < (0.0 if convolutions else 0.4):
         found = _with_dtype(
@@ -63,6 +66,13 @@ def _any_problem(limits: Limits, only: str, convolutions: bool, random: Random) 
     if found is None or found.flops > MOST_FLOPS[kind] or found.bytes > MOST_BYTES[kind]:
         return None
     return found
+
+
+def _dtypes(limits: Limits) -> Sequence[str]:
+    if "mma" in limits.instructions:
+        return DTYPES
+    of_tiles = TILES in limits.instructions
+    return [dtype for dtype in DTYPES if dtype != "tf32"] if of_tiles else ["fp32"]
 
 
 def _with_dtype(found: GemmProblem | ConvProblem | None, dtype: str) -> Problem | None:
