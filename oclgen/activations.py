@@ -25,8 +25,9 @@ Array = NDArray[Any]
 class Operator(NamedTuple):
     """An aten operator: `numbers` are its further arguments, in the schema's order.
 
-    The general operator takes any numbers; with the given ones it is the activation. `double` is
-    the expression in double precision, where the other one is too coarse for it.
+    The general operator takes any numbers; with the given ones it is the activation. `exact` is
+    the expression by OpenCL C's own functions, where the other one is a fit for fp32: it serves
+    double precision, and texts that hold for vectors of fp32 without a `T`.
     `floats` says that integers become floats; without it the result has the operand's dtype.
     """
 
@@ -34,32 +35,35 @@ class Operator(NamedTuple):
     expression: str
     numbers: Mapping[str, int] = {}
     floats: bool = False
-    double: str = ""
+    exact: str = ""
 
-    def text(self, names: Mapping[str, str]) -> str:
-        """Return the expression with its numbers written in, and `names` for some of its own."""
+    def text(self, names: Mapping[str, str], exact: bool = False) -> str:
+        """Return the expression with its numbers written in, and `names` for some of its own.
+
+        Args:
+            names: texts by the operands' names.
+            exact: by OpenCL C's own functions.
+        """
+        expression = self.exact if exact and self.exact else self.expression
         values = {**{name: f"(T)({value})" for name, value in self.numbers.items()}, **names}
-        return re.sub(r"\b[a-z_]\w*\b", lambda word: values.get(word[0], word[0]), self.expression)
+        return re.sub(r"\b[a-z_]\w*\b", lambda word: values.get(word[0], word[0]), expression)
 
 
 class Activation(NamedTuple):
     """An activation and its gradient, whose values numpy's `reference` gives in float64.
 
     `masks` says that the gradient is passed or zero, as the activation's result decides: such a
-    gradient can be taken together with what computes or reads it. `of_any_width` is the forward
-    text without functions that take vectors alone, or scalars alone, if the operator's has some.
+    gradient can be taken together with what computes or reads it.
     """
 
     forward: Operator
     reference: Callable[[Array], Array]
     backward: Operator | None = None
     masks: bool = False
-    of_any_width: str = ""
 
     def fp32(self, variable: str) -> str:
         """Return the OpenCL C of act(variable), fp32 scalars or vectors."""
-        forward = self.forward._replace(expression=self.of_any_width or self.forward.expression)
-        text = forward.text({"self": f"({variable})"})
+        text = self.forward.text({"self": f"({variable})"}, exact=True)
         text = re.sub(r"(?<![\w.])(\d+\.\d+)", r"\1f", text)
         text = re.sub(r"\(T\)\((\d+)\)", r"\1.0f", text).replace(f"(({variable}))", f"({variable})")
         is_closed = re.fullmatch(rf"\w*\({variable}\)", text)
@@ -123,10 +127,9 @@ ACTIVATIONS: dict[str, Activation] = {
         masks=True,
     ),
     "gelu": Activation(
-        Operator("gelu", _fitted(_GELU), double=_GELU.format(erf=_ERF)),
+        Operator("gelu", _fitted(_GELU), exact=_GELU.format(erf=_ERF)),
         _gelu,
-        Operator("gelu_backward", _fitted(_GELU_BACKWARD), double=_GELU_BACKWARD.format(erf=_ERF)),
-        of_any_width=_GELU.format(erf=_ERF),
+        Operator("gelu_backward", _fitted(_GELU_BACKWARD), exact=_GELU_BACKWARD.format(erf=_ERF)),
     ),
     "silu": Activation(
         Operator("silu", "self / ((T)(1) + exp(-self))"),

@@ -1,9 +1,10 @@
 """What each pointwise operator computes: aten name -> OpenCL expression and dtype rule.
 
-A table, no code. Expressions use the names of the operator's schema and are right for scalars and
-vectors: `T` is the register type, floating literals take the kernel's precision, a comparison is
-true as 1 or -1. Statements before the last `;` prepare it. Where torch's definition of a function
-is not the obvious one, the row follows aten/src/ATen/native (BinaryOps, Activation, Math.h).
+A table, in which rows pick their text by dtype. Expressions use the names of the operator's schema
+and are right for scalars and vectors: `T` is the register type, floating literals take the kernel's
+precision, a comparison is true as 1 or -1. Statements before the last `;` prepare it. Where torch's
+definition of a function is not the obvious one, the row follows aten/src/ATen/native (BinaryOps,
+Activation, Math.h).
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+import torch
+
+from ocl_backend.dtypes import FLOATS_16
 from oclgen import activations
 
 
@@ -25,8 +29,9 @@ class Promotion(Enum):
 class Op(NamedTuple):
     """One operator; `integer` replaces `expression` where integers or bools are computed with.
 
-    `helper` names a function of HELPERS the integer expression calls, for scalars only. `double`
-    replaces `expression` in double precision, `narrow` for floats of 16 bits, by functions of
+    `boolean` replaces both for bools; `BITS` in `integer` are the bits of the dtype. `helper`
+    names a function of HELPERS the integer expression calls, for scalars only. `double` replaces
+    `expression` in double precision, `narrow` for floats of 16 bits, by functions of
     `narrow_functions`, for scalars only.
     """
 
@@ -37,6 +42,16 @@ class Op(NamedTuple):
     boolean: str = ""
     double: str = ""
     narrow: str = ""
+
+    def text(self, dtype: torch.dtype) -> str:
+        """Return the expression that computes in `dtype`."""
+        if dtype.is_floating_point:
+            own = self.double if dtype is torch.float64 else ""
+            own = self.narrow if dtype in FLOATS_16 else own
+            return own or self.expression
+        own = self.boolean if dtype is torch.bool else ""
+        text = own or self.integer or self.expression
+        return text.replace("BITS", str(8 * dtype.itemsize))
 
 
 SAME, FLOAT, BOOL = Promotion
@@ -284,7 +299,7 @@ BACKWARD = {
 POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
 POINTWISE |= {
     operator.name: Op(
-        operator.expression, FLOAT if operator.floats else SAME, double=operator.double
+        operator.expression, FLOAT if operator.floats else SAME, double=operator.exact
     )
     for row in activations.ACTIVATIONS.values()
     for operator in (row.forward, row.backward)

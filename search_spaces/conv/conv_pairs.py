@@ -5,7 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.conv.conv_register import even_cuts, largest, sharing
+from oclgen.families.conv.conv_register_plan import even_cuts, largest, sharing
 from oclgen.families.conv.lanes import VECS
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.limits import Limits

@@ -5,7 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.conv.conv_register_weights import inputs
+from oclgen.families.conv.conv_register_weights_plan import inputs
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.lanes import VECS, vector_widths
 from oclgen.limits import Limits

@@ -53,6 +53,8 @@ def test_one_dimension(device: Any) -> None:
 def test_no_batch_dimension_and_no_items(device: Any) -> None:
     check_module(device, nn.Conv2d(4, 6, 3), torch.randn(4, 7, 7))
     check_module(device, nn.Conv2d(4, 6, 3), torch.randn(0, 4, 7, 7))
+    nothing_left = nn.ConvTranspose3d(2, 4, (3, 3, 1), padding=(2, 3, 0), dilation=(1, 2, 2))
+    check_module(device, nothing_left, torch.randn(2, 2, 7, 2, 4))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)])

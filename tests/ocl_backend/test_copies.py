@@ -336,6 +336,7 @@ def test_a_gpu_copies_rows_of_neighbours_in_words(
 
     monkeypatch.setattr(copies, "_word", noted)
     copies._run.cache_clear()
+    copies._prepared.cache_clear()
     whole = torch.arange(8 + 3 * 5 * 7 * items).to(getattr(torch, dtype))
     there = whole.to(place(as_gpu))
     x, ours = (one[start:][: 3 * 5 * 7 * items].view(3, 5, 7, items) for one in (whole, there))
@@ -343,6 +344,7 @@ def test_a_gpu_copies_rows_of_neighbours_in_words(
     assert torch.equal(mine.contiguous().cpu(), windows.contiguous())
     assert found == [word]
     copies._run.cache_clear()
+    copies._prepared.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "int64"])

@@ -13,7 +13,7 @@ import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, valid_configs
-from oclgen.families.conv.conv_register import Piece, _runs, pieces
+from oclgen.families.conv.conv_register_plan import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
 from oclgen.limits import KIB, Limits

@@ -30,13 +30,6 @@ from tests.oclgen.not_finite import reached
 from tests.oclgen.oclgrind_cases import CONV_MMA, DOT_PAIRS
 from tests.oclgen.views_of_products import check_view
 
-GAPS_OF_ITS_OWN = {
-    # patches at an image's end have results that are none, whose gradients are zero
-    "depthwise_weights": frozenset(DIRECTIONS),
-    # groups of few channels share products, where weights of the others are zero
-    "conv_mma": frozenset({"fwd", "bwd_data"}),
-}
-"""Families whose gaps reach too far in groups, and in which directions: a fault that is known."""
 SHAPES = (
     # rows of odd length, of which pairs leave one over, and channels that fill no tile
     ConvProblem(2, 18, 7, 9, 20, 3, 3, 1, 1, 1, 1),
@@ -55,10 +48,52 @@ CASES = tuple(
     for dtype in ("fp32", "bf16")
     for problem in (replace(shape, direction=direction, layout=layout, dtype=dtype),)
     for name, family in FAMILIES.items()
-    if family.serves(problem)
-    and name not in TRANSFORMING
-    and (problem.groups == 1 or direction not in GAPS_OF_ITS_OWN.get(name, ()))
+    if family.serves(problem) and name not in TRANSFORMING
 )
+CONFIGS = tuple(
+    (name, problem, changed)
+    for name, shapes, configs in (
+        (
+            # patches of fewer columns than a vector has lanes, of more, and beyond the image
+            "depthwise_weights",
+            (
+                ConvProblem(2, 4, 7, 18, 8, 3, 3, 1, 1, 1, 1, groups=4),
+                ConvProblem(1, 3, 9, 23, 3, 3, 5, 2, 2, 1, 2, groups=3),
+            ),
+            tuple(
+                {"patch_h": 2, "patch_w": patch_w, "vec": vec, "guarded": guarded}
+                for patch_w, vec in ((3, 1), (6, 4), (16, 4), (32, 8))
+                for guarded in (True, False)
+            ),
+        ),
+        (
+            "depthwise_weights",
+            (ConvProblem(2, 4, 7, 9, 4, 3, 3, 1, 1, 1, 1, groups=4, layout="nhwc"),),
+            ({"patch_h": 2, "patch_w": 4}, {"patch_h": 1, "patch_w": 3, "vec_c": 4}),
+        ),
+        (
+            # some groups to a product and all in one, of one channel, too; results of phases
+            "conv_mma",
+            tuple(
+                replace(shape, layout=layout)
+                for layout in LAYOUTS
+                for shape in (
+                    ConvProblem(1, 72, 6, 7, 72, 3, 3, 2, 2, 1, 1, groups=18),
+                    ConvProblem(2, 12, 9, 8, 18, 3, 2, 1, 2, 1, 0, 1, 2, groups=6),
+                    ConvProblem(1, 6, 7, 6, 12, 5, 5, 1, 1, 2, 2, groups=6),
+                )
+            ),
+            ({}, {"split_k": 2}),
+        ),
+    )
+    for shape in shapes
+    for direction in DIRECTIONS
+    for dtype in ("fp32", "tf32", "bf16")
+    for problem in (replace(shape, direction=direction, dtype=dtype),)
+    if FAMILIES[name].serves(problem)
+    for changed in configs
+)
+"""What the shapes above with the families' defaults leave out."""
 PRODUCTS = tuple(
     (name, problem)
     for m, n, k in ((21, 35, 11), (18, 48, 33), (5, 3, 7))
@@ -73,6 +108,8 @@ PRODUCTS = tuple(
 
 def named(value: Any) -> str:
     """Return a case's part of a test's name."""
+    if isinstance(value, dict):
+        return ",".join(f"{key}={each}" for key, each in value.items())
     return value if isinstance(value, str) else value.key()
 
 
@@ -131,8 +168,24 @@ def spoiled(images: Any, layout: str, value: float) -> Any:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "problem"), CASES, ids=named)
 def test_an_image_that_is_not_finite(able: Able, name: str, problem: ConvProblem) -> None:
-    config, device, dtype = able.config(name, problem), able.device, problem.dtype
-    plan, drawn = able.runnable(FAMILIES[name].plan(problem, config)), random_inputs(problem, 0)
+    check_image(able, problem, Variant(name, able.config(name, problem)))
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("name", "problem", "changed"), CONFIGS, ids=named)
+def test_ends_of_patches_and_groups_side_by_side(
+    able: Able, name: str, problem: ConvProblem, changed: dict[str, Any]
+) -> None:
+    config = replace(able.config(name, problem), **changed)
+    if reason := config.why_not(problem, able.device.limits):
+        pytest.skip(reason)
+    check_image(able, problem, Variant(name, config))
+
+
+def check_image(able: Able, problem: ConvProblem, variant: Variant) -> None:
+    """Assert that what is not finite in an image reaches what it must, and no more."""
+    device, dtype, drawn = able.device, problem.dtype, random_inputs(problem, 0)
+    plan = able.runnable(variant.plan(problem))
     out = encode(np.zeros(problem.buffers[problem.output], np.float32), dtype)
     for role in {"x", "y"} & drawn.keys():
         for value in (np.inf, np.nan):

@@ -183,16 +183,15 @@ def convolution_backward(
         if grad_longer is not None:
             grad_longer = grad_longer[tuple(map(slice, x.shape))].contiguous()
         return grad_longer, others[0], others[1]
-    if not _served(x):
-        return _unfolded_backward(
-            grad, x, w, stride, padding, dilation, transposed, groups, output_mask
-        )
-    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
-    given_x, pixels = x, in_pixels(x, w)
-    grad_bias = grad.sum((0, 2, 3)) if output_mask[2] else None
+    grad_bias = grad.sum((0, *range(2, x.dim()))) if output_mask[2] else None
     if grad.numel() == 0 or x.numel() == 0:
         grad_x = torch.zeros_like(x) if output_mask[0] else None
         return grad_x, torch.zeros_like(w) if output_mask[1] else None, grad_bias
+    if not _served(x):
+        gradients = _unfolded_backward(grad, x, w, *steps, transposed, groups, output_mask)
+        return *gradients, grad_bias
+    geometry = _geometry(stride, padding, dilation, transposed, output_padding, groups)
+    given_x, pixels = x, in_pixels(x, w)
     if not transposed and one_pixel.is_product(x, w, padding, groups):
         return *one_pixel.backward(grad, x, w, output_mask), grad_bias
     # transposed: the convolution it is the gradient of has grad as its input and x as its output
@@ -280,7 +279,7 @@ def _unfolded_backward(
     transposed: bool,
     groups: int,
     output_mask: Sequence[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+) -> tuple[Tensor | None, Tensor | None]:
     wide, narrow = (grad, x) if transposed else (x, grad)
     rest = groups, x.dtype, _unfolds_pixels(x)
     plan = unfolded.describe(wide.shape, w.shape, stride, padding, dilation, *rest)
@@ -290,8 +289,7 @@ def _unfolded_backward(
         grad_x = _run(by, plan, grad, w)
     if output_mask[1]:
         grad_w = _run(unfolded.backward_weights, plan, narrow, wide, in_pixels(w))
-    dims = [dim for dim in range(x.dim()) if dim != 1]
-    return grad_x, grad_w, grad.sum(dims) if output_mask[2] else None
+    return grad_x, grad_w
 
 
 Unfolding = Callable[[unfolded.Unfolded, Tensor, Tensor], Tensor]

@@ -123,7 +123,7 @@ def _rounding(dtype: DType, width: int) -> list[str]:
     ]
 
 
-def rounded(dtype: torch.dtype, value: str, width: int) -> str:
+def as_stored(dtype: torch.dtype, value: str, width: int) -> str:
     """Return `value` as it is after a store to `dtype` and a load."""
     kind = dtype_of(dtype)
     plain = kind.value != "float" or kind.storage == "float"

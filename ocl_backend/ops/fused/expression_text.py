@@ -15,7 +15,7 @@ import torch
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.vectors import in_type
-from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
+from ocl_backend.ops.fused.expression_arguments import Arguments, as_stored
 from ocl_backend.ops.fused.expressions import LOADED, Expression, Read
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Writer:
             text = node.text.replace("POSITION", _position(index[-1], width))
             text = re.sub(r"\bR\b", vectors.vector("int", width), text)
             inner += in_type(text, node.value, width).splitlines()
-            inner.append(f"{name} = {rounded(node.out.dtype, 'out', width)};")
+            inner.append(f"{name} = {as_stored(node.out.dtype, 'out', width)};")
             lines += ["{", *(f"    {line}" for line in inner), "}"]
         made[i, index] = name
         return name
@@ -148,7 +148,7 @@ class Writer:
             inner: list[str] = []
             at = (*index[:axis], shifted, *index[axis + 1 :])
             value = self.operand(i, place, at, width, inner, dict(made))
-            inner.append(f"{name} = {rounded(node.out.dtype, value, width)};")
+            inner.append(f"{name} = {as_stored(node.out.dtype, value, width)};")
             lines += [
                 f"{'else ' if place else ''}{branch}{{",
                 *(f"    {line}" for line in inner),
@@ -195,7 +195,7 @@ class Writer:
         )
         value = self.operand(i, 0, walk, width, lines, made)
         index = (*walk[: node.axis], f"at{i}", *walk[node.axis + 1 :])
-        return [*lines, *self.store(i, index, rounded(target.dtype, value, width), width)]
+        return [*lines, *self.store(i, index, as_stored(target.dtype, value, width), width)]
 
     def lines(self, local: int, steps: int) -> list[str]:
         """Return the part's statements; `group` is the work-group's number in it."""
@@ -259,7 +259,7 @@ class Writer:
                 self.each(local),
                 *(f"    {line}" for line in (*inner, f"{name} += {value};")),
                 "}",
-                f"const float mean{i}{mark} = {rounded(node.out.dtype, mean, 1)};",
+                f"const float mean{i}{mark} = {as_stored(node.out.dtype, mean, 1)};",
                 f"const {kind} means{i}{mark} = mean{i}{mark};",
             ]
             made[i, _narrowed(node.out.shape, at)] = f"means{i}{mark}"

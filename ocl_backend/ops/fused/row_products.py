@@ -16,7 +16,7 @@ from ocl_backend.dtypes import BFLOAT16, dtype_of
 from ocl_backend.fusion.held import Step
 from ocl_backend.kernels import vectors
 from ocl_backend.ops.fused import made_rows, row_sums
-from ocl_backend.ops.fused.expression_arguments import Arguments, rounded
+from ocl_backend.ops.fused.expression_arguments import Arguments, as_stored
 from ocl_backend.ops.fused.expression_launch import ROW_SUM, launch_of, most_bytes
 from ocl_backend.ops.fused.expression_text import Part, Writer
 from ocl_backend.ops.fused.expressions import Expression
@@ -311,7 +311,7 @@ def _stored(
         if len(window.nodes[i].inputs) > 2:
             bias = window.nodes[i].inputs[2]
             total += f" + {writer.load(i, bias, ('c',), 1)}"
-        lines.append(f"const float sum{s} = {rounded(node.out.dtype, total, 1)};")
+        lines.append(f"const float sum{s} = {as_stored(node.out.dtype, total, 1)};")
         writer.made[i, ()] = f"sum{s}"
         if i in window.stored or block.part is None:
             index = tuple("0" if n == 1 else k for n, k in zip(node.out.shape, ("row", "c"),

@@ -311,7 +311,9 @@ def _kernel(
     """Return the kernel for the arguments given; those left to their defaults are written in."""
     value = dtype_of(compute).value
     truth = SIGNED.get(value, value) if op.rule is Promotion.BOOL else value
-    text = _expression(op, compute, bound)
+    # torch rounds quotients of two tensors, and none by a number
+    by_number = "rounded(" in op.narrow and _is_number(bound["other"])
+    text = op.expression if by_number and compute in FLOATS_16 else op.text(compute)
     parameters: list[Operand | Scalar] = []
     lines = []
     for name, given in bound.items():
@@ -342,18 +344,6 @@ def _kernel(
     name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
     body = "\n".join(lines)
     return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
-
-
-def _expression(op: Op, compute: torch.dtype, bound: Bound) -> str:
-    if compute is torch.bool and op.boolean:
-        return op.boolean
-    by_number = "rounded(" in op.narrow and _is_number(bound["other"])  # torch does not round then
-    if compute in FLOATS_16 and op.narrow and not by_number:
-        return op.narrow
-    if compute is torch.float64 and op.double:
-        return op.double
-    text = op.expression if compute.is_floating_point else op.integer or op.expression
-    return text.replace("BITS", str(8 * compute.itemsize))
 
 
 def _default(call: Call, name: str, dtype: torch.dtype) -> str:

@@ -102,7 +102,7 @@ def mirrored_copy(source: torch.Tensor, target: torch.Tensor, dim: int) -> None:
         target.get_device(), source.dtype, target.dtype, target.shape, tuple(steps),
         target.stride(), are_aligned(addresses),
     )  # fmt: skip
-    _mirroring(key)(*addresses)
+    _prepared(key)(*addresses)
 
 
 Types = tuple[torch.dtype | int, torch.dtype | int]
@@ -146,11 +146,6 @@ def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         imaginary.zero_()
 
 
-@lru_cache(maxsize=MOST_LAUNCHES)
-def _mirroring(key: _Key) -> Run:
-    return _prepared(key)
-
-
 class Dim(NamedTuple):
     """A dimension both tensors walk: its size, and the items from one step to the next."""
 
@@ -159,6 +154,7 @@ class Dim(NamedTuple):
     target: int
 
 
+@lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(key: _Key) -> Run:
     device, source, target = key.device, key.source, key.target
     limits = devices()[device].limits

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
-from oclgen.families.conv.conv_register import largest, parts_of
+from oclgen.families.conv.conv_register_plan import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS, SIDE, STEP

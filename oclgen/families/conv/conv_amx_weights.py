@@ -12,7 +12,7 @@ from math import prod
 from typing import TypeGuard
 
 from oclgen.families.conv.conv_amx import fills_tiles
-from oclgen.families.conv.conv_register_weights import MAX_KERNEL_W, sum_of
+from oclgen.families.conv.conv_register_weights_plan import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
 from oclgen.families.gemm import gemm_amx

@@ -29,6 +29,7 @@ run                        from any multiple of it on, `run` columns lie side by
 whole                      there is a result for every pixel that is written
 elements                   elements of a plane
 groups                     products, one for each group of channels or for some together
+side_by_side               groups of a product, whose weights are zero between them
 volume                     images are windows of volumes: before channels, k is taps of depth
 mask                       the bits of taps: see `Mask`
 </%doc>
@@ -218,6 +219,9 @@ ${term_parameters}\
 ${share.sums(warp_m, warp_n)}\
 
 ${share.pipeline(copy, a.bytes + b.bytes)}\
+% if side_by_side > 1:
+${of_own_channels()}\
+% endif
 
     // results go through local memory, so that neighbours store to neighbours
     const bool wide = (${"((size_t)out | (size_t)residual)" if residual else "(size_t)out"} & 15) == 0;
@@ -325,5 +329,55 @@ ${carry_chunks(m0, n0, theirs)}\
             }
         }
 % endif
+    }
+</%def>\
+<%doc>
+Sums again, one after the other, what is no number: zero times another group's infinity or NaN is
+none. The second sum has the channels of the result's own group alone.
+</%doc>\
+<%def name="of_own_channels()">\
+<%
+    columns, sums = 4 * blocks_n, 4 * blocks_n * blocks_m
+    q, channel = ("m", "n") if pixels == "a" else ("n", "m")
+    at = f"({w_lay.chunk_at(f'({channel} - {firsts[weights]})', f'k % {tile_k}')}) * {chunk} + k % {chunk}"
+%>\
+    bool lost = false;
+#pragma unroll
+    for (int at = 0; at < ${sums}; ++at) {
+        lost |= isnan(acc[at / ${columns}][at % ${columns}]);
+    }
+    if (lost) {
+        packed -= steps * ${w_lay.tile * tile_k} + id * ${chunk};
+#pragma unroll 1
+        for (int sum = 0; sum < ${sums}; ++sum) {
+            float value = 0.0f;
+#pragma unroll
+            for (int at = 0; at < ${sums}; ++at) {
+                value = at == sum ? acc[at / ${columns}][at % ${columns}] : value;
+            }
+            const int part = sum % ${columns};
+            const int m = tile_row + warp_row + ROW(sum / ${columns}, part / 2 % 2);
+            const int n = tile_column + warp_column + COLUMN(part / 4) + part % 2;
+            if (!isnan(value) || ${q} >= PIXELS || ${channel} >= CHANNELS) {
+                continue;
+            }
+            const int y = ${q} % RESULTS / RESULTS_W * STEP_H + ORIGIN_H;
+            const int x = ${q} % RESULTS % RESULTS_W * STEP_W + ORIGIN_W;
+            value = 0.0f;
+            for (int k = 0; k < steps * ${tile_k}; ++k) {
+                const int tap = (first_step * ${tile_k} + k) / DEPTH_PADDED;
+                const int c = (first_step * ${tile_k} + k) % DEPTH_PADDED;
+                const int h = y + tap / TAPS_W * TAP_STEP_H, w = x + tap % TAPS_W * TAP_STEP_W;
+                const bool own = c / (DEPTH / ${side_by_side}) == ${channel} / (CHANNELS / ${side_by_side});
+                if (own && tap < TAPS_H * TAPS_W && (uint)h < READ_H && (uint)w < READ_W) {
+                    value += LOAD1(image + ((${q} / RESULTS * (${index})READ_H + h) * READ_W + w) * ${pitch} + c)
+                        * LOAD1(packed + k / ${tile_k} * ${w_lay.tile * tile_k} + ${at});
+                }
+            }
+#pragma unroll
+            for (int at = 0; at < ${sums}; ++at) {
+                acc[at / ${columns}][at % ${columns}] = at == sum ? value : acc[at / ${columns}][at % ${columns}];
+            }
+        }
     }
 </%def>\

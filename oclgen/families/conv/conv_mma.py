@@ -252,6 +252,7 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
             **epilogue(problem, split=split),
             staging=config.gemm(problem).staging(_product(problem)),
             pixels="a" if nhwc else "b",
+            side_by_side=parts.together(problem),
             slice=_slice(problem, config) // config.tile_k,
             in_place=image.in_place,
             run=_run(problem, config, neighbours),

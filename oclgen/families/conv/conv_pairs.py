@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, TypeGuard
 
-from oclgen.families.conv.conv_register import (
+from oclgen.families.conv.conv_register_plan import (
+    ITEM_X,
     MAX_KERNEL_W,
     Pairs,
     correlate,
@@ -81,7 +82,9 @@ class Config(BaseConfig):
         )
 
 
-DEFAULT = Config(images=1, item_x=8, vecs=1, unroll=1, taps_outer=False, channels_fastest=False)
+DEFAULT = Config(
+    images=1, item_x=ITEM_X, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
+)
 TRAITS = Traits(rank=165, instructions=frozenset({INSTRUCTION}), rate=PAIR)
 
 

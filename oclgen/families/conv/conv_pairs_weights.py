@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import ClassVar, TypeGuard
 
-from oclgen.families.conv.conv_register_weights import (
+from oclgen.families.conv.conv_register_weights_plan import (
     MAX_KERNEL_W,
     inputs,
     launch_of,
@@ -20,7 +20,7 @@ from oclgen.families.conv.conv_register_weights import (
     sum_of,
     why_no_sums,
 )
-from oclgen.families.conv.conv_register_weights import sizes_of as sizes_of_rows
+from oclgen.families.conv.conv_register_weights_plan import sizes_of as sizes_of_rows
 from oclgen.families.conv.correlation import Correlation, strung_windows
 from oclgen.families.conv.lanes import MOST_GUESSES, VECS, cost
 from oclgen.families.gemm import gemm_pairs

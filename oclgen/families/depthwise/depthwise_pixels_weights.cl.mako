@@ -12,6 +12,7 @@ given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    pixels of y that are copied at a time
 vec                 channels per work-item, `vec_c`
 shared              lanes of the last vector that are channels of the one before it, which stores them
+whole               no patch has pixels beyond y
 local_c, local_k    work-items of a group, along channels and patches (local_size / local_c)
 split               planes over which the patches are split (summed by sum_planes)
 all_rows, parts     rows of taps, and parts of them, each with work-groups of its own
@@ -22,6 +23,9 @@ all_rows, parts     rows of taps, and parts of them, each with work-groups of it
 %>\
 <%
     vf = vector(vec)
+    # zero times an infinity is a NaN: pixels beyond y meet no element of x
+    met = "window[r * STEP_H + i * TAP_STEP_H][e * STEP_W + s * TAP_STEP_W]"
+    met = met if whole else f"(has_result ? {met} : ({vf})(0.0f))"
     def kept(v):
         rows = "ALL_ROWS" if parts > 1 else "TAPS_H"
         at = f"out + {v} * ({rows} * TAPS_W) + i * TAPS_W + s"
@@ -101,7 +105,10 @@ void depthwise_pixels_weights(
 #pragma unroll
             for (int e = 0; e < ${patch_w}; ++e) {
                 ${vf} g = 0.0f;
-                if (row + r < RESULTS_H && column + e < RESULTS_W) {
+% if not whole:
+                const bool has_result = row + r < RESULTS_H && column + e < RESULTS_W;
+% endif
+                if (${"row + r < RESULTS_H && column + e < RESULTS_W" if whole else "has_result"}) {
                     g = LOAD${vec}(y + (y_corner + r * RESULTS_W + e) * CHANNELS);
                 }
 #pragma unroll
@@ -109,7 +116,7 @@ void depthwise_pixels_weights(
 #pragma unroll
                     for (int s = 0; s < TAPS_W; ++s) {
                         acc[i][s] = g
-                            * window[r * STEP_H + i * TAP_STEP_H][e * STEP_W + s * TAP_STEP_W]
+                            * ${met}
                             + acc[i][s];
                     }
                 }

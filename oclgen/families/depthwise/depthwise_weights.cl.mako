@@ -36,11 +36,38 @@ step_w              distance of the columns of x that neighbouring elements of y
     # without it Intel's runtime makes lanes of work-items where loops over one patch unroll, and
     # then vectors of 16 are gathered from 16 work-items' windows, a lane at a time
     hint = "" if guarded or vec == 1 else f", vec_type_hint({vf})"
+    # Lanes without a result meet elements of x, and zero times an infinity is a NaN. They are left
+    # out of the sums where they are the same in all vectors, else of each multiplication.
+    across = sizes["RESULTS_W"]
+    equal = across <= patch_w or across % patch_w == 0
+    results = f"{min(patch_w, across)}" if equal else "results"
+    lanes = f"(int{vec})({', '.join(map(str, range(vec)))})"
+    apart = ends_w and equal and vectors == 1 < vec
+    masked = ends_w and not apart
+    def summed(name):
+        name = f"has_result ? {name} : ({vf})(0.0f)" if apart else name
+        return name if vec == 1 else f"total{vec}({name})"
     def kept(name, at):
-        value = name if vec == 1 else f"total{vec}({name})"
+        value = summed(name)
         kept = f"out[{at}] = {value}" if split > 1 else f"STORE1({value}, out + {at})"
         return f"if (begin + {at} < {all_taps}) {kept}" if parts > 1 else kept
 %>\
+<%def name="multiplied(some_lanes=False)">\
+                const ${vf} g = ${read_item(vec, "grad[r][e]")};
+% if some_lanes:
+                const int${vec} has_result = e + ${lanes} < ${results};
+% endif
+% for i in range(taps_h):
+% for s, start in enumerate(taps):
+<%
+    met = read_item(vec, f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]")
+    met = f"(has_result ? {met} : ({vf})(0.0f))" if some_lanes else met
+%>\
+                acc${i}_${s} =
+                    g * ${met} + acc${i}_${s};
+% endfor
+% endfor
+</%def>\
 ${preamble}
 
 % for name, value in sizes.items():
@@ -142,29 +169,53 @@ ${unroll}\
 % endfor
 % endif
         }
+% if masked and not equal:
+        const int results = min(${patch_w}, RESULTS_W - column * ${patch_w});
+% endif
 ${unroll}\
         for (int r = 0; r < ${patch_h}; ++r) {
+% if ends_h:
+            if (row0 + r >= RESULTS_H) {
+                continue;
+            }
+% endif
+% if not masked:
 ${unroll}\
             for (int e = 0; e < ${vectors * vec}; e += ${vec}) {
-                const ${vf} g = ${read_item(vec, "grad[r][e]")};
-% for i in range(taps_h):
-% for s, start in enumerate(taps):
-<% place = f"window[r * STEP_H + {i} * TAP_STEP_H][e + {start}]" %>\
-                acc${i}_${s} =
-                    g * ${read_item(vec, place)} + acc${i}_${s};
-% endfor
-% endfor
+${multiplied()}\
             }
+% elif guarded:
+#pragma unroll
+            for (int e = 0; e < ${vectors * vec}; e += ${vec}) {
+                if (e >= ${results}) {
+                    continue;
+                }
+${multiplied(some_lanes=vec > 1)}\
+            }
+% else:
+            int e = 0;
+            for (; e + ${vec} <= ${results}; e += ${vec}) {
+${multiplied()}\
+            }
+% if vec > 1:
+            if (e < ${results}) {
+${multiplied(some_lanes=True)}\
+            }
+% endif
+% endif
         }
     }
 
+% if apart:
+    const int${vec} has_result = ${lanes} < ${results};
+% endif
     out += offset_out + (plane * (GROUPS * CHANNELS) + channel) * ${f"{all_taps} + begin" if parts > 1 else taps_h * len(taps)};
 % if local_k > 1:
     __local float sums[${local_size // local_k}][${taps_h * len(taps)}][${local_k}];
     __local float (*mine)[${local_k}] = sums[get_local_id(0) / ${local_k}];
 % for i in range(taps_h):
 % for s in range(len(taps)):
-    mine[${i * len(taps) + s}][lane] = ${f"acc{i}_{s}" if vec == 1 else f"total{vec}(acc{i}_{s})"};
+    mine[${i * len(taps) + s}][lane] = ${summed(f"acc{i}_{s}")};
 % endfor
 % endfor
     for (int half_way = ${local_k // 2}; half_way > 0; half_way /= 2) {

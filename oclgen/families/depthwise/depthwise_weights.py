@@ -341,6 +341,8 @@ def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "taps_h": part.rows.taps,
         "all_taps": problem.kernel_h * problem.kernel_w,
         "step_w": step,
+        "ends_h": part.rows.results % config.patch_h > 0,
+        "ends_w": part.cols.results % config.patch_w > 0 or config.patch_w % config.vec > 0,
         "vec": config.vec,
         "guarded": config.guarded,
         "local_size": config.local_size,
@@ -370,6 +372,7 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "sizes": parted(problem, _pixel_sizes(problem, config), GROWING).text,
         "vec": config.vec_c,
         "shared": -problem.in_channels % config.vec_c,
+        "whole": problem.out_h % config.patch_h == problem.out_w % config.patch_w == 0,
         "local_c": config.local_sizes(problem)[0],
         "all_rows": problem.kernel_h,
     }
