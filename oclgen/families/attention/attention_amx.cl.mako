@@ -10,7 +10,7 @@ are the last one again.
 
 preamble        typedef of elem_t and the macros LOADn and STOREn
 registers       the tile registers
-turn, power     texts of functions, of transpose(rows), too
+turn, scores, power     texts of functions, of transpose(rows), too
 philox, kept    texts of dropout, or empty
 vectors         blocks of a work-item
 pack            keys and values come packed; else keys are read as they lie, and values turned by each
@@ -29,6 +29,7 @@ masked          there is an additive mask
 ${preamble}
 ${registers}
 ${turn}
+${scores}
 ${power}
 #define LOG2_E 1.44269504f
 
@@ -44,25 +45,6 @@ float16 highest(float16 most, const float *scores, const float factor)
 % if philox:
 ${philox}
 ${kept}
-% endif
-
-% if masked:
-// the mask of 16 keys of 16 rows, of which `count` keys are there
-void biases(float16 *to, __global const elem_t *mask, const long *rows, const long column, const int count)
-{
-    for (int i = 0; i < 16; ++i) {
-        if (column == 1 && count >= 16) {
-            to[i] = LOAD16(mask + rows[i]);
-        } else {
-            float part[16];
-            for (int key = 0; key < 16; ++key) {
-                part[key] = LOAD1(mask + rows[i] + min(key, count - 1) * column);
-            }
-            to[i] = vload16(0, part);
-        }
-    }
-    transpose(to);
-}
 % endif
 
 <%def name="add_scores(keys, row, tile, step)">\
@@ -246,18 +228,7 @@ ${add_scores("padded_k", steps * 64, steps * 512, 32)}\
             const bool is_plain = ${"false" if masked else "key0 >= all_first && key0 + 32 <= all_last"};
 % for j in places:
             if (!is_plain) {
-                for (int i = 0; i < 32; i += 16) {
-% if masked:
-                    float16 bias[16];
-                    biases(bias, mask + (key0 + i) * mask_column, mask_rows + ${16 * j}, mask_column, keys - key0 - i);
-% endif
-                    for (int n = 0; n < 16; ++n) {
-                        const int16 key = key0 + i + n;
-                        const int16 is_seen = (key >= ${seen.first_key(f"query{j}")}) & (key < ${seen.last_key(f"query{j}")});
-                        const float16 value = vload16(i + n, scores${j}) * factor${" + bias[n] * LOG2_E" if masked else ""};
-                        vstore16(select((float16)(-INFINITY), value, is_seen), i + n, scores${j});
-                    }
-                }
+                limit_scores(scores${j}, factor, key0, keys${f", query{j}" if seen.is_limited else ""}${f", mask, mask_rows + {16 * j}, mask_column" if masked else ""});
             }
             most${j} = highest(most${j}, scores${j}, is_plain ? factor : 1.0f);
 % endfor
@@ -299,9 +270,7 @@ ${each_sum("TILE_LOAD", tiles)}\
                     low *= kept(seed, counters${j}, query${j}, (int16)(chunk0 + m + 2 * i), keys, chance);
                     high *= kept(seed, counters${j}, query${j}, (int16)(chunk0 + m + 2 * i + 1), keys, chance);
 % endif
-                    // rounded to bf16: powers are finite, and not below 0
-                    const uint16 words = (as_uint16(high) + 0x8000u & 0xffff0000u) | (as_uint16(low) + 0x8000u) >> 16;
-                    vstore16(as_float16(words), i, to);
+                    vstore16(words_of(low, high), i, to);
                 }
             }
 % endfor

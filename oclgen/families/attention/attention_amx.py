@@ -119,9 +119,25 @@ def _shared(problem: AttentionProblem, space: str) -> dict[str, Any]:
     steps, tiles = _tiles(problem)
     return {
         "preamble": dtype_preamble(problem.dtype),
-        "turn": render("attention_amx_turn", transpose=transpose_text(SIDE), space=space),
+        "turn": turn(space, "__global"),
         "dim": problem.head_dim, "dim_v": problem.value_dim, "steps": steps, "tiles_v": tiles,
     }  # fmt: skip
+
+
+def turn(space: str, source: str) -> str:
+    """Return the text that turns the values of 32 keys, and of `transpose`.
+
+    Args:
+        space: address space of the turned ones.
+        source: that of the values.
+    """
+    transpose = transpose_text(SIDE)
+    return render("attention_amx_turn", transpose=transpose, space=space, source=source)
+
+
+def scores(problem: AttentionProblem) -> str:
+    """Return the text that limits scores to keys that are seen, and makes words of two."""
+    return render("attention_amx_scores", seen=parts.seen(problem), masked=problem.mask)
 
 
 def _pack_text(problem: AttentionProblem) -> str:
@@ -132,6 +148,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     return render(
         NAME,
         registers=gemm_amx.tiles(),
+        scores=scores(problem),
         power=parts.power_of_two(SIDE),
         seen=parts.seen(problem),
         masked=problem.mask,

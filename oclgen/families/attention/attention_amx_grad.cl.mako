@@ -1,0 +1,380 @@
+<%doc>
+Gradients of attention in 16 bits in the tile registers of AMX.
+
+A work-item has a head of k and v, or a part of its keys or of the queries that share it. It takes
+the queries chunk by chunk, and for each chunk the keys 32 at a time: a stripe. As in attention_amx,
+scores are computed turned, a row of a tile for each key and a column for each query, and so are the
+products of `grad` and values. Softmax makes probabilities and slopes of them, as words of two 16-bit
+numbers that are, as they lie, operands of three more products:
+
+p, ds       a row for each key, words of two queries 16 apart: multiplied with `grad` and q, whose
+            rows are woven in the same way, they give the gradients of v and k
+slopes      a column for each query, words of two neighbouring keys: turned keys multiplied with them
+            give the gradient of q, turned
+
+Sums of a chunk's queries stay with the work-item; those of keys are in memory, one tile behind the
+other, and are written when all queries are done. Rows past the last one are zeros.
+
+preamble        typedef of elem_t and the macros LOADn and STOREn
+registers       the tile registers
+turn, scores, power     texts of functions, of transpose(rows), too
+philox, kept    texts of dropout, or empty
+direction       bwd_q, bwd_kv or bwd
+chunk           queries, a multiple of 32
+block           keys whose slopes are held, a multiple of 32
+dim, dim_v      items of a row of q and k, and of v
+steps, steps_v  steps of 32 items of a row of each
+tiles, tiles_v  tiles of 16 items of a row of each
+seen            which keys a query sees: see `Seen`
+masked          there is an additive mask
+</%doc>
+<%
+    of_queries, of_keys = direction != "bwd_kv", direction != "bwd_q"
+    written = ("grad_q",) * of_queries + ("grad_k", "grad_v") * of_keys
+    # name of the sums, tiles of a row, items of a row, factors and rows that they are sums of
+    of_keys_sums = (("sum_k", tiles, dim, "ds", "woven_q", "grad_k"), ("sum_v", tiles_v, dim_v, "p", "woven_grad", "grad_v"))
+    def tensor(name, const="const "):
+        return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
+                f"const long {name}_batch, const long {name}_head, const long {name}_row,")
+    def pairs_of(tiles):
+        return [range(first, min(first + 2, tiles)) for first in range(0, tiles, 2)]
+    aligned = "__attribute__((aligned(64)))"
+%>\
+${preamble}
+${registers}
+${turn}
+${scores}
+${power}
+#define LOG2_E 1.44269504f
+% if philox:
+${philox}
+${kept}
+% endif
+
+// 32 rows of `size` items, of which `count` are there, as rows of whole steps of 32 items; zeros behind both
+void fill_rows(elem_t *to, __global const elem_t *from, const long row, const int size, const int count)
+{
+    const int width = (size + 31) / 32 * 32;
+    for (int r = 0; r < 32; ++r, to += width, from += row) {
+        const int there = r < count ? size : 0;
+        int c = 0;
+        for (; c + 16 <= there; c += 16) {
+            vstore16(vload16(0, from + c), 0, to + c);
+        }
+        for (; c < there; ++c) {
+            to[c] = from[c];
+        }
+        for (; c < width; ++c) {
+            to[c] = 0;
+        }
+    }
+}
+
+// two blocks of 16 rows, as tiles of a step each whose words of two items stand in columns: to[block][step]
+void turn_pairs(float *to, const elem_t *rows, const int steps)
+{
+    for (int tile = 0; tile < 2 * steps; ++tile, to += 256) {
+        const elem_t *from = rows + tile / steps * steps * 512 + tile % steps * 32;
+        float16 words[16];
+        for (int r = 0; r < 16; ++r) {
+            words[r] = vload16(0, (const float *)(from + r * steps * 32));
+        }
+        transpose(words);
+        for (int r = 0; r < 16; ++r) {
+            vstore16(words[r], r, to);
+        }
+    }
+}
+
+// words of rows r and r + 16, as tiles of 16 items each
+void weave(float *to, const elem_t *rows, const int steps, const int tiles)
+{
+    for (int tile = 0; tile < tiles; ++tile, rows += 16) {
+        for (int r = 0; r < 16; ++r, to += 16) {
+            const uint16 low = convert_uint16(vload16(0, rows + r * steps * 32));
+            const uint16 high = convert_uint16(vload16(0, rows + (r + 16) * steps * 32));
+            vstore16(as_float16(low | high << 16), 0, to);
+        }
+    }
+}
+
+// a row of `size` items
+void store_part(__global elem_t *to, const float16 value, const int size)
+{
+    if (size >= 16) {
+        STORE16(value, to);
+    } else {
+        float part[16];
+        vstore16(value, 0, part);
+        for (int c = 0; c < size; ++c) {
+            STORE1(part[c], to + c);
+        }
+    }
+}
+
+<%def name="products(to, rows, pairs, steps)">\
+% for t in range(4):
+                    TILE_ZERO(${t});
+% endfor
+% for s in range(steps):
+% for i in (0, 1):
+                    TILE_LOAD(${4 + i}, ${rows} + ${(16 * i * steps + s) * 32}, ${steps * 64});
+                    TILE_LOAD(${6 + i}, ${pairs} + (step * ${2 * steps} + ${i * steps + s}) * 256, 64);
+% endfor
+% for i in (0, 1):
+% for j in (0, 1):
+                    TILE_DOT(${2 * j + i}, ${4 + i}, ${6 + j});
+% endfor
+% endfor
+% endfor
+% for t in range(4):
+                    TILE_STORE(${t}, ${to} + ${256 * t}, 64);
+% endfor
+</%def>\
+<%def name="add(rows, columns, at, loop, left, right)">\
+                {
+% for i in range(rows):
+% for j in range(columns):
+                    TILE_LOAD(${2 * i + j}, ${at(i, j)}, 64);
+% endfor
+% endfor
+                    ${loop} {
+% for i in range(rows):
+                        TILE_LOAD(${4 + i}, ${left(i)}, 64);
+% endfor
+% for j in range(columns):
+                        TILE_LOAD(${6 + j}, ${right(j)}, 64);
+% endfor
+% for i in range(rows):
+% for j in range(columns):
+                        TILE_DOT(${2 * i + j}, ${4 + i}, ${6 + j});
+% endfor
+% endfor
+                    }
+% for i in range(rows):
+% for j in range(columns):
+                    TILE_STORE(${2 * i + j}, ${at(i, j)}, 64);
+% endfor
+% endfor
+                }
+</%def>\
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void attention_amx_grad(
+% for name in ("q", "k", "v", "grad", *written):
+    ${tensor(name, "" if name in written else "const ")}
+% endfor
+    __global const float *restrict lse, const long lse_start,
+    __global const float *restrict delta, const long delta_start,
+% if masked:
+    ${tensor("mask")} const long mask_column,
+% endif
+    const int heads, const int shared_by, const int queries, const int keys,
+% if philox:
+    const float chance, __global const long *restrict random, const long random_start,
+% endif
+    const float scale${"," if of_keys else ")"}
+% if of_keys:
+    __global float *restrict sum_k, const long sum_k_start,
+    __global float *restrict sum_v, const long sum_v_start)
+% endif
+{
+    const int shared = heads / shared_by;
+    const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
+% for name in ("k", "v", *written[-2:]) if of_keys else ("k", "v"):
+    ${name} += ${name}_start + batch * ${name}_batch + shared_head * ${name}_head;
+% endfor
+% for name in ("q", "grad", *written[:of_queries]):
+    ${name} += ${name}_start + batch * ${name}_batch + shared_head * shared_by * ${name}_head;
+% endfor
+    const long line0 = (batch * heads + shared_head * shared_by) * (long)queries;
+    lse += lse_start + line0;
+    delta += delta_start + line0;
+% if masked:
+    mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
+% endif
+% if philox:
+    const ulong seed = random[random_start];
+% endif
+    const int chunks = (queries + ${chunk - 1}) / ${chunk};
+% if direction == "bwd_q":
+    const int first_turn = (int)get_global_id(0), last_turn = first_turn + 1;
+% else:
+    const int first_turn = 0, last_turn = shared_by * chunks;
+% endif
+% if direction == "bwd_kv":
+    const int own_first = (int)get_global_id(0) * ${block}, own_last = min(own_first + ${block}, keys);
+% else:
+    const int own_first = 0, own_last = keys;
+% endif
+% if of_keys:
+    const long tile0 = (get_global_id(1) * ((keys + 31) / 32) + own_first / 32) * 2;
+% for name, count, *_ in of_keys_sums:
+    ${name} += ${name}_start + tile0 * ${count * 256};
+    for (int i = 0; i < (own_last - own_first + 31) / 32 * ${count * 32}; ++i) {
+        vstore16((float16)(0.0f), i, ${name});
+    }
+% endfor
+% endif
+
+    // of a chunk of queries
+    float pairs_q[${chunk * steps * 16}] ${aligned}, pairs_grad[${chunk * steps_v * 16}] ${aligned};
+% if of_keys:
+    float woven_q[${chunk * tiles * 8}] ${aligned}, woven_grad[${chunk * tiles_v * 8}] ${aligned};
+    float p[${chunk * 16}] ${aligned}, ds[${chunk * 16}] ${aligned};
+% endif
+% if of_queries:
+    float slopes[${chunk * block // 2}] ${aligned}, sum_q[${chunk * tiles * 16}] ${aligned};
+    elem_t turned_k[${block * tiles * 16}] ${aligned};
+% endif
+    float ends[${chunk}], means[${chunk}];
+    elem_t rows[${1024 * max(steps, steps_v)}] ${aligned};
+    // of a stripe of keys
+    elem_t rows_k[${1024 * steps}] ${aligned}, rows_v[${1024 * steps_v}] ${aligned};
+    float scores[1024] ${aligned}, dots[1024] ${aligned};
+    const float factor = scale * LOG2_E;
+    TILE_REGISTERS;
+    SET_TILES(16, 64, 4, 6);
+    for (int turn = first_turn; turn < last_turn; ++turn) {
+        const int head = turn / chunks, query0 = turn % chunks * ${chunk};
+        const int here = min(${chunk}, queries - query0), all_steps = (here + 31) / 32;
+        for (int step = 0; step < all_steps; ++step) {
+            const int query = query0 + 32 * step;
+% for name, size, count, whole in (("q", "dim", steps, tiles), ("grad", "dim_v", steps_v, tiles_v)):
+            fill_rows(rows, ${name} + head * ${name}_head + query * ${name}_row, ${name}_row, ${dim if name == "q" else dim_v}, queries - query);
+            turn_pairs(pairs_${name} + step * ${count * 512}, rows, ${count});
+% if of_keys:
+            weave(woven_${name} + step * ${whole * 256}, rows, ${count}, ${whole});
+% endif
+% endfor
+        }
+        for (int i = 0; i < 32 * all_steps; ++i) {
+            const long line = head * (long)queries + query0 + i;
+            ends[i] = i < here ? lse[line] * LOG2_E : INFINITY;
+            means[i] = i < here ? delta[line] : 0.0f;
+        }
+% if of_queries:
+        for (int i = 0; i < all_steps * ${tiles * 32}; ++i) {
+            vstore16((float16)(0.0f), i, sum_q);
+        }
+% endif
+% if philox:
+        const ulong16 counters = (ulong)random[random_start + 1] + (ulong)(line0 + head * (long)queries) * (ulong)keys;
+% endif
+
+        const int last_query = query0 + here - 1;
+        const int first = max(own_first, ${seen.first_key("query0", 32)});
+        const int last = min(own_last, ${seen.last_key("last_query")});
+        for (int block0 = first; block0 < last; block0 += ${block}) {
+            for (int key0 = block0; key0 < min(block0 + ${block}, last); key0 += 32) {
+                const int stripe = (key0 - block0) / 32, last_key = min(key0 + 31, keys - 1);
+                fill_rows(rows_k, k + key0 * k_row, k_row, ${dim}, keys - key0);
+                fill_rows(rows_v, v + key0 * v_row, v_row, ${dim_v}, keys - key0);
+% if of_queries:
+                turn_values(turned_k + stripe * ${tiles * 512}, rows_k, ${steps * 32}, ${tiles * 16}, 32);
+% endif
+                // steps with queries that see a key, and keys that all queries of a step see
+                const int first_step = max(0, ${seen.first_query("key0")} - query0) / 32;
+                const int last_step = min(all_steps, (${seen.last_query("last_key")} - query0 + 31) / 32);
+                for (int step = first_step; step < last_step; ++step) {
+${products("scores", "rows_k", "pairs_q", steps)}\
+${products("dots", "rows_v", "pairs_grad", steps_v)}\
+                    const int low = query0 + 32 * step, high = low + 31;
+                    const bool is_plain = ${"false" if masked else f"key0 + 32 <= keys && key0 >= {seen.first_key('high')} && key0 + 32 <= {seen.last_key('low')}"};
+                    const float times = is_plain ? factor : 1.0f;
+% for j in (0, 1):
+% if seen.is_limited or philox or masked:
+                    const int16 query${j} = low + ${16 * j} + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+% endif
+                    if (!is_plain) {
+% if masked:
+                        long mask_rows[16];
+                        for (int r = 0; r < 16; ++r) {
+                            mask_rows[r] = head * mask_head + min(low + ${16 * j} + r, queries - 1) * mask_row;
+                        }
+% endif
+                        limit_scores(scores + ${512 * j}, factor, key0, keys${f", query{j}" if seen.is_limited else ""}${", mask, mask_rows, mask_column" if masked else ""});
+                    }
+                    const float16 ends${j} = vload16(2 * step + ${j}, ends), mean${j} = vload16(2 * step + ${j}, means);
+% endfor
+                    for (int n = 0; n < 32; n += 2) {
+% for i in (0, 1):
+% for j in (0, 1):
+                        float16 p${i}${j} = power_of_two(vload16(n + ${32 * j + i}, scores) * times - ends${j});
+                        float16 ds${i}${j} = vload16(n + ${32 * j + i}, dots);
+% if philox:
+                        const float16 kept${i}${j} = kept(seed, counters, query${j}, (int16)(key0 + n + ${i}), keys, chance);
+                        ds${i}${j} = p${i}${j} * (ds${i}${j} * kept${i}${j} - mean${j});
+                        p${i}${j} *= kept${i}${j};
+% else:
+                        ds${i}${j} = p${i}${j} * (ds${i}${j} - mean${j});
+% endif
+% endfor
+% endfor
+% if of_keys:
+% for i in (0, 1):
+                        vstore16(words_of(p${i}0, p${i}1), step * 32 + n + ${i}, p);
+                        vstore16(words_of(ds${i}0, ds${i}1), step * 32 + n + ${i}, ds);
+% endfor
+% endif
+% if of_queries:
+% for j in (0, 1):
+                        vstore16(words_of(ds0${j}, ds1${j}), n / 2, slopes + ((2 * step + ${j}) * ${block // 32} + stripe) * 256);
+% endfor
+% endif
+                    }
+                }
+% if of_keys:
+                const int tile = (key0 - own_first) / 16;
+% for name, count, _, factors, others, _ in of_keys_sums:
+% for columns in pairs_of(count):
+${add(2, len(columns), lambda i, j: f"{name} + ((tile + {i}) * {count} + {columns[j]}) * 256",
+      "for (int step = first_step; step < last_step; ++step)",
+      lambda i: f"{factors} + (2 * step + {i}) * 256", lambda j: f"{others} + (step * {count} + {columns[j]}) * 256")}\
+% endfor
+% endfor
+% endif
+            }
+% if of_queries:
+            for (int step = 0; step < all_steps; ++step) {
+                const int low = query0 + 32 * step, high = min(low + 31, last_query);
+                // stripes with keys that these queries see
+                const int first_stripe = max(0, ${seen.first_key("low")} - block0) / 32;
+                const int last_stripe = (min(min(block0 + ${block}, last), ${seen.last_key("high")}) - block0 + 31) / 32;
+% for rows in pairs_of(tiles):
+${add(len(rows), 2, lambda i, j: f"sum_q + ((2 * step + {j}) * {tiles} + {rows[i]}) * 256",
+      "for (int stripe = first_stripe; stripe < last_stripe; ++stripe)",
+      lambda i: f"turned_k + (stripe * {tiles} + {rows[i]}) * 512",
+      lambda j: f"slopes + ((2 * step + {j}) * {block // 32} + stripe) * 256")}\
+% endfor
+            }
+% endif
+        }
+% if of_queries:
+        for (int tile = 0; tile < 2 * all_steps; ++tile) {
+            for (int c = 0; c < ${dim}; c += 16) {
+                float16 turned[16];
+                for (int i = 0; i < 16; ++i) {
+                    turned[i] = vload16(tile * ${tiles * 16} + c + i, sum_q) * scale;
+                }
+                transpose(turned);
+                const int query = query0 + 16 * tile;
+                for (int r = 0; r < min(16, queries - query); ++r) {
+                    store_part(grad_q + head * grad_q_head + (query + r) * grad_q_row + c, turned[r], ${dim} - c);
+                }
+            }
+        }
+% endif
+    }
+    TILES_DONE;
+% if of_keys:
+
+    for (int row = 0; row < own_last - own_first; ++row) {
+% for name, count, size, _, _, to in of_keys_sums:
+        for (int c = 0; c < ${size}; c += 16) {
+            const float16 value = vload16((row / 16 * ${count} + c / 16) * 16 + row % 16, ${name});
+            store_part(${to} + (own_first + row) * ${to}_row + c, value${" * scale" if to == "grad_k" else ""}, ${size} - c);
+        }
+% endfor
+    }
+% endif
+}
