@@ -38,6 +38,7 @@ masked          there is an additive mask
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def pairs_of(tiles):
         return [range(first, min(first + 2, tiles)) for first in range(0, tiles, 2)]
+    sizes = sorted({dim, dim_v})
     aligned = "__attribute__((aligned(64)))"
 %>\
 ${preamble}
@@ -51,25 +52,28 @@ ${philox}
 ${kept}
 % endif
 
-// 32 rows of `size` items, of which `count` are there, as rows of whole steps of 32 items; zeros behind both
-void fill_rows(elem_t *to, __global const elem_t *from, const long row, const int size, const int count)
+% for size in sizes:
+<% width = -(-size // 32) * 32 %>\
+// 32 rows of ${size} items, of which `count` are there, as rows of ${width}; zeros behind both
+void fill_rows_of_${size}(elem_t *to, __global const elem_t *from, const long row, const int count)
 {
-    const int width = (size + 31) / 32 * 32;
-    for (int r = 0; r < 32; ++r, to += width, from += row) {
-        const int there = r < count ? size : 0;
-        int c = 0;
-        for (; c + 16 <= there; c += 16) {
-            vstore16(vload16(0, from + c), 0, to + c);
+    for (int r = 0; r < 32; ++r, to += ${width}, from += row) {
+        const bool is_there = r < count;
+% for c in range(0, size // 16 * 16, 16):
+        vstore16(is_there ? vload16(0, from + ${c}) : (ushort16)(0), 0, to + ${c});
+% endfor
+% if size % 16:
+        for (int c = 0; c < 16; ++c) {
+            to[${size // 16 * 16} + c] = is_there && c < ${size % 16} ? from[${size // 16 * 16} + c] : 0;
         }
-        for (; c < there; ++c) {
-            to[c] = from[c];
-        }
-        for (; c < width; ++c) {
-            to[c] = 0;
-        }
+% endif
+% if 0 < size % 32 <= 16:
+        vstore16((ushort16)(0), 0, to + ${width - 16});
+% endif
     }
 }
 
+% endfor
 // two blocks of 16 rows, as tiles of a step each whose words of two items stand in columns: to[block][step]
 void turn_pairs(float *to, const elem_t *rows, const int steps)
 {
@@ -98,20 +102,17 @@ void weave(float *to, const elem_t *rows, const int steps, const int tiles)
     }
 }
 
-// a row of `size` items
-void store_part(__global elem_t *to, const float16 value, const int size)
-{
-    if (size >= 16) {
-        STORE16(value, to);
-    } else {
-        float part[16];
-        vstore16(value, 0, part);
-        for (int c = 0; c < size; ++c) {
-            STORE1(part[c], to + c);
-        }
-    }
-}
-
+<%def name="store_row(to, tiles, size, factor)">\
+            // a row of ${size} items from the same row of each tile, ${tiles} being that of the first one
+% for c in range(0, size // 16 * 16, 16):
+            STORE16(vload16(${c}, ${tiles})${factor}, ${to} + ${c});
+% endfor
+% if size % 16:
+            for (int c = 0; c < ${size % 16}; ++c) {
+                STORE1(${tiles}[${size // 16 * 256} + c]${factor}, ${to} + ${size // 16 * 16} + c);
+            }
+% endif
+</%def>\
 <%def name="products(to, rows, pairs, steps)">\
 % for t in range(4):
                     TILE_ZERO(${t});
@@ -131,13 +132,21 @@ void store_part(__global elem_t *to, const float16 value, const int size)
                     TILE_STORE(${t}, ${to} + ${256 * t}, 64);
 % endfor
 </%def>\
-<%def name="add(rows, columns, at, loop, left, right)">\
-                {
+<%def name="add(is_new, rows, columns, at, loop, left, right)">\
+                if (${is_new}) {
+% for i in range(rows):
+% for j in range(columns):
+                    TILE_ZERO(${2 * i + j});
+% endfor
+% endfor
+                } else {
 % for i in range(rows):
 % for j in range(columns):
                     TILE_LOAD(${2 * i + j}, ${at(i, j)}, 64);
 % endfor
 % endfor
+                }
+                {
                     ${loop} {
 % for i in range(rows):
                         TILE_LOAD(${4 + i}, ${left(i)}, 64);
@@ -210,9 +219,6 @@ void attention_amx_grad(
     const long tile0 = (get_global_id(1) * ((keys + 31) / 32) + own_first / 32) * 2;
 % for name, count, *_ in of_keys_sums:
     ${name} += ${name}_start + tile0 * ${count * 256};
-    for (int i = 0; i < (own_last - own_first + 31) / 32 * ${count * 32}; ++i) {
-        vstore16((float16)(0.0f), i, ${name});
-    }
 % endfor
 % endif
 
@@ -240,7 +246,7 @@ void attention_amx_grad(
         for (int step = 0; step < all_steps; ++step) {
             const int query = query0 + 32 * step;
 % for name, size, count, whole in (("q", "dim", steps, tiles), ("grad", "dim_v", steps_v, tiles_v)):
-            fill_rows(rows, ${name} + head * ${name}_head + query * ${name}_row, ${name}_row, ${dim if name == "q" else dim_v}, queries - query);
+            fill_rows_of_${dim if name == "q" else dim_v}(rows, ${name} + head * ${name}_head + query * ${name}_row, ${name}_row, queries - query);
             turn_pairs(pairs_${name} + step * ${count * 512}, rows, ${count});
 % if of_keys:
             weave(woven_${name} + step * ${whole * 256}, rows, ${count}, ${whole});
@@ -252,11 +258,6 @@ void attention_amx_grad(
             ends[i] = i < here ? lse[line] * LOG2_E : INFINITY;
             means[i] = i < here ? delta[line] : 0.0f;
         }
-% if of_queries:
-        for (int i = 0; i < all_steps * ${tiles * 32}; ++i) {
-            vstore16((float16)(0.0f), i, sum_q);
-        }
-% endif
 % if philox:
         const ulong16 counters = (ulong)random[random_start + 1] + (ulong)(line0 + head * (long)queries) * (ulong)keys;
 % endif
@@ -264,11 +265,25 @@ void attention_amx_grad(
         const int last_query = query0 + here - 1;
         const int first = max(own_first, ${seen.first_key("query0", 32)});
         const int last = min(own_last, ${seen.last_key("last_query")});
+% if of_keys and seen.is_limited:
+        if (turn == first_turn) {
+            // keys that the first chunk adds nothing to
+            for (int key0 = own_first; key0 < own_last; key0 += 32) {
+                if (key0 < first || key0 >= last) {
+% for name, count, *_ in of_keys_sums:
+                    for (int i = 0; i < ${count * 32}; ++i) {
+                        vstore16((float16)(0.0f), (key0 - own_first) * ${count} + i, ${name});
+                    }
+% endfor
+                }
+            }
+        }
+% endif
         for (int block0 = first; block0 < last; block0 += ${block}) {
             for (int key0 = block0; key0 < min(block0 + ${block}, last); key0 += 32) {
                 const int stripe = (key0 - block0) / 32, last_key = min(key0 + 31, keys - 1);
-                fill_rows(rows_k, k + key0 * k_row, k_row, ${dim}, keys - key0);
-                fill_rows(rows_v, v + key0 * v_row, v_row, ${dim_v}, keys - key0);
+                fill_rows_of_${dim}(rows_k, k + key0 * k_row, k_row, keys - key0);
+                fill_rows_of_${dim_v}(rows_v, v + key0 * v_row, v_row, keys - key0);
 % if of_queries:
                 turn_values(turned_k + stripe * ${tiles * 512}, rows_k, ${steps * 32}, ${tiles * 16}, 32);
 % endif
@@ -327,7 +342,7 @@ ${products("dots", "rows_v", "pairs_grad", steps_v)}\
                 const int tile = (key0 - own_first) / 16;
 % for name, count, _, factors, others, _ in of_keys_sums:
 % for columns in pairs_of(count):
-${add(2, len(columns), lambda i, j: f"{name} + ((tile + {i}) * {count} + {columns[j]}) * 256",
+${add("turn == first_turn", 2, len(columns), lambda i, j: f"{name} + ((tile + {i}) * {count} + {columns[j]}) * 256",
       "for (int step = first_step; step < last_step; ++step)",
       lambda i: f"{factors} + (2 * step + {i}) * 256", lambda j: f"{others} + (step * {count} + {columns[j]}) * 256")}\
 % endfor
@@ -341,7 +356,7 @@ ${add(2, len(columns), lambda i, j: f"{name} + ((tile + {i}) * {count} + {column
                 const int first_stripe = max(0, ${seen.first_key("low")} - block0) / 32;
                 const int last_stripe = (min(min(block0 + ${block}, last), ${seen.last_key("high")}) - block0 + 31) / 32;
 % for rows in pairs_of(tiles):
-${add(len(rows), 2, lambda i, j: f"sum_q + ((2 * step + {j}) * {tiles} + {rows[i]}) * 256",
+${add("block0 == first", len(rows), 2, lambda i, j: f"sum_q + ((2 * step + {j}) * {tiles} + {rows[i]}) * 256",
       "for (int stripe = first_stripe; stripe < last_stripe; ++stripe)",
       lambda i: f"turned_k + (stripe * {tiles} + {rows[i]}) * 512",
       lambda j: f"slopes + ((2 * step + {j}) * {block // 32} + stripe) * 256")}\
@@ -350,29 +365,32 @@ ${add(len(rows), 2, lambda i, j: f"sum_q + ((2 * step + {j}) * {tiles} + {rows[i
 % endif
         }
 % if of_queries:
-        for (int tile = 0; tile < 2 * all_steps; ++tile) {
-            for (int c = 0; c < ${dim}; c += 16) {
-                float16 turned[16];
-                for (int i = 0; i < 16; ++i) {
-                    turned[i] = vload16(tile * ${tiles * 16} + c + i, sum_q) * scale;
-                }
-                transpose(turned);
-                const int query = query0 + 16 * tile;
-                for (int r = 0; r < min(16, queries - query); ++r) {
-                    store_part(grad_q + head * grad_q_head + (query + r) * grad_q_row + c, turned[r], ${dim} - c);
-                }
+        for (int tile = 0; tile < all_steps * ${2 * tiles}; ++tile) {
+            float16 turned[16];
+            for (int i = 0; i < 16; ++i) {
+                turned[i] = vload16(tile * 16 + i, sum_q);
             }
+            transpose(turned);
+            for (int i = 0; i < 16; ++i) {
+                vstore16(turned[i], tile * 16 + i, sum_q);
+            }
+        }
+        for (int r = 0; r < here; ++r) {
+            const float *tile = sum_q + r / 16 * ${tiles * 256} + r % 16 * 16;
+            __global elem_t *to = grad_q + head * grad_q_head + (query0 + r) * grad_q_row;
+${store_row("to", "tile", dim, " * scale")}\
         }
 % endif
     }
     TILES_DONE;
 % if of_keys:
 
-    for (int row = 0; row < own_last - own_first; ++row) {
+    for (int r = 0; r < own_last - own_first; ++r) {
 % for name, count, size, _, _, to in of_keys_sums:
-        for (int c = 0; c < ${size}; c += 16) {
-            const float16 value = vload16((row / 16 * ${count} + c / 16) * 16 + row % 16, ${name});
-            store_part(${to} + (own_first + row) * ${to}_row + c, value${" * scale" if to == "grad_k" else ""}, ${size} - c);
+        {
+            __global const float *tile = ${name} + r / 16 * ${count * 256} + r % 16 * 16;
+            __global elem_t *to = ${to} + (own_first + r) * ${to}_row;
+${store_row("to", "tile", size, " * scale" if to == "grad_k" else "")}\
         }
 % endfor
     }
