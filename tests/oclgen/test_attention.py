@@ -322,12 +322,12 @@ def test_what_rows_cannot_do_is_refused() -> None:
     [
         ("attention_register", BASE), ("attention_mma", HALF),
         ("attention_split", FEW), ("attention_rows", FEW), ("attention_lanes", BASE),
-        ("attention_amx", HALF),
+        ("attention_amx", HALF), ("attention_amx_grad", replace(HALF, direction="bwd")),
     ],
 )  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
     family = FAMILIES[name]
-    limits = XEON if name == "attention_amx" else GPU
+    limits = XEON if name.startswith("attention_amx") else GPU
     values = SPACES[name](problem, limits)
     bases = list(valid_configs(family, problem, limits))
     for field in fields(family.Config):
@@ -348,11 +348,14 @@ def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) 
 def test_free_sizes_are_in_no_text(name: str) -> None:
     problem = {
         "attention_mma": HALF, "attention_split": FEW, "attention_rows": FEW, "attention_amx": HALF,
+        "attention_amx_grad": replace(HALF, direction="bwd"),
     }.get(name, BASE)  # fmt: skip
     problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
     family = FAMILIES[name]
     other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)
-    assert family.DEFAULT.why_not(problem, XEON if name == "attention_amx" else GPU) is None
+    assert (
+        family.DEFAULT.why_not(problem, XEON if name.startswith("attention_amx") else GPU) is None
+    )
     texts = [
         [launch.source for launch in family.plan(one, family.DEFAULT).launches]
         for one in (problem, other)

@@ -1,5 +1,5 @@
 <%doc>
-Forward attention in bf16 in the tile registers of AMX.
+Forward attention in 16 bits in the tile registers of AMX.
 
 A work-item has blocks of 16 rows: queries of the heads that share a head of k and v. It turns them
 once into pairs of items. A product of keys with them is a tile of scores with a key in every row and
@@ -78,7 +78,7 @@ ${kept}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_amx(
 % for name in ("q", "k", "v", "out"):
-    __global ${"" if name == "out" else "const "}elem_t *restrict ${name}, const long ${name}_start,
+    __global ${"elem_t" if name == "out" else "const ushort"} *restrict ${name}, const long ${name}_start,
     const long ${name}_batch, const long ${name}_head, const long ${name}_row,
 % endfor
     __global float *restrict lse, const long lse_start,
@@ -92,8 +92,8 @@ void attention_amx(
 % endif
     const float scale${"," if pack else ")"}
 % if pack:
-    __global const elem_t *restrict packed_k, const long packed_k_start,
-    __global const elem_t *restrict packed_v, const long packed_v_start)
+    __global const ushort *restrict packed_k, const long packed_k_start,
+    __global const ushort *restrict packed_v, const long packed_v_start)
 % endif
 {
     const int shared = heads / shared_by;
@@ -106,8 +106,8 @@ void attention_amx(
     k += k_start + batch * k_batch + shared_head * k_head;
     v += v_start + batch * v_batch + shared_head * v_head;
     // keys with zeros behind the last one and the last item of a row
-    elem_t padded_k[${steps * 1024}] __attribute__((aligned(64)));
-    elem_t values[${at_once * 512}] __attribute__((aligned(64)));
+    ushort padded_k[${steps * 1024}] __attribute__((aligned(64)));
+    ushort values[${at_once * 512}] __attribute__((aligned(64)));
 % endif
     q += q_start + batch * q_batch + shared_head * shared_by * q_head;
     out += out_start + batch * out_batch + shared_head * shared_by * out_head;
@@ -142,7 +142,7 @@ void attention_amx(
         for (int step = 0; step < ${steps}; ++step) {
             float16 turned[16];
             for (int r = 0; r < 16; ++r) {
-                __global const elem_t *from = q + own_head[16 * place + r] * q_head + own_query[16 * place + r] * q_row + step * 32;
+                __global const ushort *from = q + own_head[16 * place + r] * q_head + own_query[16 * place + r] * q_row + step * 32;
 % if dim % 32:
                 ushort part[32];
                 for (int c = 0; c < 32; ++c) {
@@ -203,8 +203,8 @@ ${add_scores("k + key0 * k_row", "2 * k_row", "16 * k_row", 32)}\
             {
                 for (int i = 0; i < 32; ++i) {
                     const bool is_there = key0 + i < keys;
-                    __global const elem_t *from = k + (key0 + i) * k_row;
-                    elem_t *to = padded_k + i * ${steps * 32};
+                    __global const ushort *from = k + (key0 + i) * k_row;
+                    ushort *to = padded_k + i * ${steps * 32};
 % if dim >= 16:
                     for (int c = 0; c < ${dim // 16 * 16}; c += 16) {
                         vstore16(is_there ? vload16(0, from + c) : (ushort16)(0), 0, to + c);
@@ -276,7 +276,7 @@ ${each_sum("TILE_LOAD", tiles)}\
 % endfor
 % endif
 % if pack:
-            __global const elem_t *values = packed_v + (chunk0 + m) * (long)${tiles_v * 16};
+            __global const ushort *values = packed_v + (chunk0 + m) * (long)${tiles_v * 16};
 % else:
             turn_values(values, v + (chunk0 + m) * v_row + ${16 * tiles.start}, v_row, ${min(16 * tiles.stop, dim_v) - 16 * tiles.start}, keys - chunk0 - m);
 % endif

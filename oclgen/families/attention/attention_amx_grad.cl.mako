@@ -33,8 +33,8 @@ masked          there is an additive mask
     written = ("grad_q",) * of_queries + ("grad_k", "grad_v") * of_keys
     # name of the sums, tiles of a row, items of a row, factors and rows that they are sums of
     of_keys_sums = (("sum_k", tiles, dim, "ds", "woven_q", "grad_k"), ("sum_v", tiles_v, dim_v, "p", "woven_grad", "grad_v"))
-    def tensor(name, const="const "):
-        return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
+    def tensor(name, kind):
+        return (f"__global {kind} *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def pairs_of(tiles):
         return [range(first, min(first + 2, tiles)) for first in range(0, tiles, 2)]
@@ -55,7 +55,7 @@ ${kept}
 % for size in sizes:
 <% width = -(-size // 32) * 32 %>\
 // 32 rows of ${size} items, of which `count` are there, as rows of ${width}; zeros behind both
-void fill_rows_of_${size}(elem_t *to, __global const elem_t *from, const long row, const int count)
+void fill_rows_of_${size}(ushort *to, __global const ushort *from, const long row, const int count)
 {
     for (int r = 0; r < 32; ++r, to += ${width}, from += row) {
         const bool is_there = r < count;
@@ -75,10 +75,10 @@ void fill_rows_of_${size}(elem_t *to, __global const elem_t *from, const long ro
 
 % endfor
 // two blocks of 16 rows, as tiles of a step each whose words of two items stand in columns: to[block][step]
-void turn_pairs(float *to, const elem_t *rows, const int steps)
+void turn_pairs(float *to, const ushort *rows, const int steps)
 {
     for (int tile = 0; tile < 2 * steps; ++tile, to += 256) {
-        const elem_t *from = rows + tile / steps * steps * 512 + tile % steps * 32;
+        const ushort *from = rows + tile / steps * steps * 512 + tile % steps * 32;
         float16 words[16];
         for (int r = 0; r < 16; ++r) {
             words[r] = vload16(0, (const float *)(from + r * steps * 32));
@@ -91,7 +91,7 @@ void turn_pairs(float *to, const elem_t *rows, const int steps)
 }
 
 // words of rows r and r + 16, as tiles of 16 items each
-void weave(float *to, const elem_t *rows, const int steps, const int tiles)
+void weave(float *to, const ushort *rows, const int steps, const int tiles)
 {
     for (int tile = 0; tile < tiles; ++tile, rows += 16) {
         for (int r = 0; r < 16; ++r, to += 16) {
@@ -170,12 +170,12 @@ void weave(float *to, const elem_t *rows, const int steps, const int tiles)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_amx_grad(
 % for name in ("q", "k", "v", "grad", *written):
-    ${tensor(name, "" if name in written else "const ")}
+    ${tensor(name, "elem_t" if name in written else "const ushort")}
 % endfor
     __global const float *restrict lse, const long lse_start,
     __global const float *restrict delta, const long delta_start,
 % if masked:
-    ${tensor("mask")} const long mask_column,
+    ${tensor("mask", "const elem_t")} const long mask_column,
 % endif
     const int heads, const int shared_by, const int queries, const int keys,
 % if philox:
@@ -230,12 +230,12 @@ void attention_amx_grad(
 % endif
 % if of_queries:
     float slopes[${chunk * block // 2}] ${aligned}, sum_q[${chunk * tiles * 16}] ${aligned};
-    elem_t turned_k[${block * tiles * 16}] ${aligned};
+    ushort turned_k[${block * tiles * 16}] ${aligned};
 % endif
     float ends[${chunk}], means[${chunk}];
-    elem_t rows[${1024 * max(steps, steps_v)}] ${aligned};
+    ushort rows[${1024 * max(steps, steps_v)}] ${aligned};
     // of a stripe of keys
-    elem_t rows_k[${1024 * steps}] ${aligned}, rows_v[${1024 * steps_v}] ${aligned};
+    ushort rows_k[${1024 * steps}] ${aligned}, rows_v[${1024 * steps_v}] ${aligned};
     float scores[1024] ${aligned}, dots[1024] ${aligned};
     const float factor = scale * LOG2_E;
     TILE_REGISTERS;

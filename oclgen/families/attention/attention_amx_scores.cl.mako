@@ -3,6 +3,7 @@ What attention_amx and attention_amx_grad do with scores, a row for each key and
 
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
+half        16 bits are fp16, else bf16
 </%doc>
 % if masked:
 // the mask of 16 keys of 16 rows, of which `count` keys are there
@@ -44,8 +45,20 @@ void limit_scores(
     }
 }
 
-// words of two numbers each, rounded to 16 bits
+% if half:
+uint16 bits_of(const float16 value)
+{
+    ushort bits[16];
+    vstore_half16_rte(value, 0, (half *)bits);
+    return convert_uint16(vload16(0, bits));
+}
+% else:
+// rounded, with halves away from zero
+#define bits_of(value) ((as_uint16(value) + 0x8000u) >> 16)
+% endif
+
+// words of two numbers of 16 bits
 float16 words_of(const float16 low, const float16 high)
 {
-    return as_float16((as_uint16(high) + 0x8000u & 0xffff0000u) | (as_uint16(low) + 0x8000u) >> 16);
+    return as_float16(bits_of(low) | bits_of(high) << 16);
 }
