@@ -313,7 +313,6 @@ def test_what_rows_cannot_do_is_refused() -> None:
     assert "drops no probabilities" in str(
         attention_rows.DEFAULT.why_not(replace(FEW, dropout=True), GPU)
     )
-    assert not attention_rows.serves(replace(FEW, dtype="fp16"))
     assert not attention_rows.serves(replace(FEW, queries=9))  # of two heads: 18 rows
 
 

@@ -48,7 +48,7 @@ void limit_scores(
 % if half:
 uint16 bits_of(const float16 value)
 {
-    ushort bits[16];
+    ushort bits[16] __attribute__((aligned(32)));
     vstore_half16_rte(value, 0, (half *)bits);
     return convert_uint16(vload16(0, bits));
 }

@@ -11,6 +11,7 @@ vec         lanes of a vector, and keys at a time
 dim, dim_v  items of a row of q and k, and of v: whole vectors
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
+aligned     vectors of it are loaded from multiples of 16 bytes alone
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -82,7 +83,7 @@ void attention_rows(
         ${vf} bias${r};
         {
             __global const elem_t *own = mask + mask_start + batch * mask_batch + head${r} * mask_head + query${r} * mask_row;
-            if (mask_column == 1 && key0 + ${vec} <= keys) {
+            if (mask_column == 1 && key0 + ${vec} <= keys${" && (ulong)(own + key0) % 16 == 0" if aligned else ""}) {
                 bias${r} = LOAD${vec}(own + key0);
             } else {
 % for lane, digit in enumerate(digits):
