@@ -135,6 +135,7 @@ ROWS = (
     (replace(FEW, dtype="bf16", window=9, keys=11), attention_rows.Config(rows=1, vec=4)),
     (replace(FEW, queries=1, mask=True), attention_rows.Config(rows=2, vec=8)),
     (replace(FEW, dtype="fp16", mask=True), attention_rows.Config(rows=2, vec=8)),
+    (replace(FEW, keys=70), attention_rows.Config(rows=1, vec=8, ahead=32)),
     (
         replace(FEW, head_dim=64, value_dim=32, keys=70, free=frozenset({"keys"})),
         attention_rows.Config(rows=3, vec=16),

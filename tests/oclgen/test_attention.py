@@ -263,6 +263,8 @@ def test_a_winner_has_the_slices_that_another_problem_wants() -> None:
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_few_rows_on_processors_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = ROWS[case]
+    if direction == "bwd":
+        config = replace(config, ahead=0)  # gradients ask for nothing ahead
     right(device, attention_rows, replace(problem, direction=direction), config)
 
 
@@ -310,6 +312,8 @@ def test_a_tile_of_lanes_is_whole_blocks() -> None:
 def test_what_rows_cannot_do_is_refused() -> None:
     config = attention_rows.Config(rows=1, vec=16)
     assert "no whole vectors of 16" in str(config.why_not(FEW, GPU))
+    backward = replace(FEW, direction="bwd")
+    assert "ahead=9" in str(replace(attention_rows.DEFAULT, ahead=9).why_not(backward, GPU))
     assert "drops no probabilities" in str(
         attention_rows.DEFAULT.why_not(replace(FEW, dropout=True), GPU)
     )
