@@ -16,4 +16,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         # rows share what they read, and have sums of their own in registers
         "rows": up_to(problem.queries * problem.shared_by, 1, 2, 3, 4),
         "vec": (4, 8, 16),
+        # what a core asks for itself ends with each page of memory
+        "ahead": (0,) if problem.is_gradient else (0, 16, 32, 64),
     }

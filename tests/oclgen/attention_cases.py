@@ -7,6 +7,7 @@ from dataclasses import replace
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families.attention import (
     attention_amx,
+    attention_amx_grad,
     attention_lanes,
     attention_mma,
     attention_register,
@@ -133,6 +134,8 @@ ROWS = (
     (replace(FEW, causal=True), attention_rows.Config(rows=4, vec=8)),
     (replace(FEW, dtype="bf16", window=9, keys=11), attention_rows.Config(rows=1, vec=4)),
     (replace(FEW, queries=1, mask=True), attention_rows.Config(rows=2, vec=8)),
+    (replace(FEW, dtype="fp16", mask=True), attention_rows.Config(rows=2, vec=8)),
+    (replace(FEW, keys=70), attention_rows.Config(rows=1, vec=8, ahead=32)),
     (
         replace(FEW, head_dim=64, value_dim=32, keys=70, free=frozenset({"keys"})),
         attention_rows.Config(rows=3, vec=16),
@@ -168,7 +171,10 @@ AMXES = (
         attention_amx.Config(vectors=1, chunk=32, pack=True),
     ),
     (replace(HALF, window=9, keys=37), attention_amx.Config(vectors=2, chunk=256, pack=True)),
-    (replace(HALF, mask=True, keys=101), attention_amx.Config(vectors=1, chunk=64, pack=True)),
+    (
+        replace(HALF, mask=True, keys=101, dtype="fp16"),
+        attention_amx.Config(vectors=1, chunk=64, pack=True),
+    ),
     (replace(HALF, mask=True, causal=True), attention_amx.Config(vectors=2, chunk=32, pack=True)),
     (
         replace(HALF, causal=True, dropout=True, queries=70, keys=70),
@@ -182,7 +188,10 @@ AMXES = (
         replace(HALF, queries=3, keys=5, head_dim=64, value_dim=33, mask=True),
         attention_amx.Config(vectors=2, chunk=256, pack=False),
     ),
-    (replace(HALF, head_dim=32), attention_amx.Config(vectors=2, chunk=32, pack=False)),
+    (
+        replace(HALF, head_dim=32, dtype="fp16"),
+        attention_amx.Config(vectors=2, chunk=32, pack=False),
+    ),
     (replace(HALF, head_dim=41, mask=True), attention_amx.Config(vectors=1, chunk=64, pack=False)),
     (
         replace(HALF, queries=105, keys=99, head_dim=96, value_dim=112, causal=True, window=40),
@@ -190,6 +199,30 @@ AMXES = (
     ),
 )
 """Forward alone: items of rows that fill no tile, keys that fill none, and more than one chunk."""
+
+AMX_GRADS = (
+    (replace(HALF, queries=70), attention_amx_grad.Config(chunk=32, block=32)),
+    (replace(HALF, causal=True, dtype="fp16"), attention_amx_grad.Config(chunk=64, block=32)),
+    (
+        replace(HALF, causal=True, window=9, queries=70, keys=70, head_dim=64, value_dim=80),
+        attention_amx_grad.Config(chunk=32, block=64),
+    ),
+    (
+        replace(HALF, window=40, queries=101, keys=150),
+        attention_amx_grad.Config(chunk=64, block=32),
+    ),
+    (replace(HALF, mask=True, keys=101), attention_amx_grad.Config(chunk=64, block=64)),
+    (
+        replace(HALF, causal=True, mask=True, dropout=True, dtype="fp16"),
+        attention_amx_grad.Config(chunk=32, block=96),
+    ),
+    (
+        replace(HALF, queries=3, keys=5, head_dim=128, value_dim=33),
+        attention_amx_grad.Config(chunk=256, block=256),
+    ),
+)
+"""Each is computed in every direction but forward: steps and chunks that are not whole, keys that
+the first chunk does not see, and some that no query of a step sees."""
 
 
 def in_all_directions(problem: AttentionProblem) -> list[AttentionProblem]:

@@ -263,6 +263,8 @@ def test_a_winner_has_the_slices_that_another_problem_wants() -> None:
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_few_rows_on_processors_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = ROWS[case]
+    if direction == "bwd":
+        config = replace(config, ahead=0)  # gradients ask for nothing ahead
     right(device, attention_rows, replace(problem, direction=direction), config)
 
 
@@ -310,10 +312,11 @@ def test_a_tile_of_lanes_is_whole_blocks() -> None:
 def test_what_rows_cannot_do_is_refused() -> None:
     config = attention_rows.Config(rows=1, vec=16)
     assert "no whole vectors of 16" in str(config.why_not(FEW, GPU))
+    backward = replace(FEW, direction="bwd")
+    assert "ahead=9" in str(replace(attention_rows.DEFAULT, ahead=9).why_not(backward, GPU))
     assert "drops no probabilities" in str(
         attention_rows.DEFAULT.why_not(replace(FEW, dropout=True), GPU)
     )
-    assert not attention_rows.serves(replace(FEW, dtype="fp16"))
     assert not attention_rows.serves(replace(FEW, queries=9))  # of two heads: 18 rows
 
 
@@ -322,12 +325,12 @@ def test_what_rows_cannot_do_is_refused() -> None:
     [
         ("attention_register", BASE), ("attention_mma", HALF),
         ("attention_split", FEW), ("attention_rows", FEW), ("attention_lanes", BASE),
-        ("attention_amx", HALF),
+        ("attention_amx", HALF), ("attention_amx_grad", replace(HALF, direction="bwd")),
     ],
 )  # fmt: skip
 def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) -> None:
     family = FAMILIES[name]
-    limits = XEON if name == "attention_amx" else GPU
+    limits = XEON if name.startswith("attention_amx") else GPU
     values = SPACES[name](problem, limits)
     bases = list(valid_configs(family, problem, limits))
     for field in fields(family.Config):
@@ -348,11 +351,14 @@ def test_every_parameter_changes_the_text(name: str, problem: AttentionProblem) 
 def test_free_sizes_are_in_no_text(name: str) -> None:
     problem = {
         "attention_mma": HALF, "attention_split": FEW, "attention_rows": FEW, "attention_amx": HALF,
+        "attention_amx_grad": replace(HALF, direction="bwd"),
     }.get(name, BASE)  # fmt: skip
     problem = replace(problem, free=frozenset({"batch", "queries", "keys"}))
     family = FAMILIES[name]
     other = replace(problem, batch=3, queries=problem.queries - 2, keys=101)
-    assert family.DEFAULT.why_not(problem, XEON if name == "attention_amx" else GPU) is None
+    assert (
+        family.DEFAULT.why_not(problem, XEON if name.startswith("attention_amx") else GPU) is None
+    )
     texts = [
         [launch.source for launch in family.plan(one, family.DEFAULT).launches]
         for one in (problem, other)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from oclgen.families.attention import attention_amx
-from oclgen.families.attention.attention_parts import AXES
-from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
-from oclgen.measuring.reference import reference
+from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.problem import AttentionProblem
 from tests.guessed import valid_guesses
 from tests.oclgen.amx_emulated import with_tiles
 from tests.oclgen.attention_cases import AMXES, BASE, HALF, XEON
+from tests.oclgen.attention_views import check_views
 
 
 def right(device: Device, problem: AttentionProblem, config: attention_amx.Config) -> None:
@@ -50,39 +49,16 @@ def test_any_scale_of_tiles_is_right(
 def test_tiles_read_and_write_nothing_around_views(
     device: Device, monkeypatch: pytest.MonkeyPatch, pack: bool, in_c: bool
 ) -> None:
-    """Heads lie between the rows, and NaNs around all."""
     tiled = with_tiles(device, monkeypatch, in_c)
     problem = replace(HALF, head_dim=32 if pack else 40, keys=53)
     config = replace(attention_amx.DEFAULT, vectors=2, pack=pack)
-    rng = np.random.default_rng(0)
-    inside = (slice(None), slice(1, -1), slice(None), slice(3, -2))
-    views, large, buffers, offsets = {}, {}, {}, {}
-    strides: dict[str, int] = {}
-    for role in ("q", "k", "v", "out"):
-        batch, heads, rows, items = problem.buffers[role]
-        array = np.full((batch, rows + 2, heads, items + 5), np.nan, np.float32)
-        array[inside] = rng.standard_normal((batch, rows, heads, items), dtype=np.float32)
-        large[role] = encode(array, "bf16")
-        views[role] = decode(large[role][inside].swapaxes(1, 2), "bf16")
-        buffers[role] = tiled.upload(large[role])
-        offsets[role] = heads * (items + 5) + 3
-        steps = (array[0].size, items + 5, heads * (items + 5))
-        strides |= {f"{role}_{axis}": step for axis, step in zip(AXES, steps, strict=False)}
-    lse = np.zeros(problem.buffers["lse"], np.float32)
-    buffers["lse"] = tiled.upload(lse)
-    tiled.prepare(attention_amx.plan(problem, config), buffers, offsets, strides).run()
-
-    got = tiled.download(buffers["out"], large["out"])
-    found = decode(got[inside].swapaxes(1, 2), "bf16")
-    expected = reference(problem, {role: views[role] for role in ("q", "k", "v")})
-    _, reason = compare(found, expected, TOLERANCE["bf16"])
-    assert not reason
-    got[inside] = large["out"][inside]
-    assert np.array_equal(got, large["out"])
+    check_views(tiled, problem, attention_amx.plan(problem, config))
 
 
 def test_what_tiles_cannot_do_is_refused() -> None:
     config = attention_amx.DEFAULT
+    fp16 = replace(HALF, dtype="fp16")
+    assert "tdpfp16ps" in str(config.why_not(fp16, replace(XEON, instructions=frozenset({TILES}))))
     assert "tdpbf16ps" in str(config.why_not(HALF, replace(XEON, instructions=frozenset())))
     assert "chunk=40" in str(replace(config, chunk=40).why_not(HALF, XEON))
     assert not attention_amx.serves(BASE)

@@ -44,7 +44,8 @@ DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 CPUS_ALONE = {
     "gemm_pairs", "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs",
     "conv_pairs_weights", "conv_amx", "conv_amx_weights", "winograd_blocked", "conv_as_gemm_pairs",
-    "conv_as_gemm_amx", "attention_amx", "attention_lanes", "attention_rows", "packed_lanes",
+    "conv_as_gemm_amx", "attention_amx", "attention_amx_grad", "attention_lanes", "attention_rows",
+    "packed_lanes",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {

@@ -1,5 +1,5 @@
 <%doc>
-Forward attention in bf16 in the tile registers of AMX.
+Forward attention in 16 bits in the tile registers of AMX.
 
 A work-item has blocks of 16 rows: queries of the heads that share a head of k and v. It turns them
 once into pairs of items. A product of keys with them is a tile of scores with a key in every row and
@@ -10,7 +10,7 @@ are the last one again.
 
 preamble        typedef of elem_t and the macros LOADn and STOREn
 registers       the tile registers
-turn, power     texts of functions, of transpose(rows), too
+turn, scores, power     texts of functions, of transpose(rows), too
 philox, kept    texts of dropout, or empty
 vectors         blocks of a work-item
 pack            keys and values come packed; else keys are read as they lie, and values turned by each
@@ -29,6 +29,7 @@ masked          there is an additive mask
 ${preamble}
 ${registers}
 ${turn}
+${scores}
 ${power}
 #define LOG2_E 1.44269504f
 
@@ -44,25 +45,6 @@ float16 highest(float16 most, const float *scores, const float factor)
 % if philox:
 ${philox}
 ${kept}
-% endif
-
-% if masked:
-// the mask of 16 keys of 16 rows, of which `count` keys are there
-void biases(float16 *to, __global const elem_t *mask, const long *rows, const long column, const int count)
-{
-    for (int i = 0; i < 16; ++i) {
-        if (column == 1 && count >= 16) {
-            to[i] = LOAD16(mask + rows[i]);
-        } else {
-            float part[16];
-            for (int key = 0; key < 16; ++key) {
-                part[key] = LOAD1(mask + rows[i] + min(key, count - 1) * column);
-            }
-            to[i] = vload16(0, part);
-        }
-    }
-    transpose(to);
-}
 % endif
 
 <%def name="add_scores(keys, row, tile, step)">\
@@ -96,7 +78,7 @@ void biases(float16 *to, __global const elem_t *mask, const long *rows, const lo
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_amx(
 % for name in ("q", "k", "v", "out"):
-    __global ${"" if name == "out" else "const "}elem_t *restrict ${name}, const long ${name}_start,
+    __global ${"elem_t" if name == "out" else "const ushort"} *restrict ${name}, const long ${name}_start,
     const long ${name}_batch, const long ${name}_head, const long ${name}_row,
 % endfor
     __global float *restrict lse, const long lse_start,
@@ -110,8 +92,8 @@ void attention_amx(
 % endif
     const float scale${"," if pack else ")"}
 % if pack:
-    __global const elem_t *restrict packed_k, const long packed_k_start,
-    __global const elem_t *restrict packed_v, const long packed_v_start)
+    __global const ushort *restrict packed_k, const long packed_k_start,
+    __global const ushort *restrict packed_v, const long packed_v_start)
 % endif
 {
     const int shared = heads / shared_by;
@@ -124,8 +106,8 @@ void attention_amx(
     k += k_start + batch * k_batch + shared_head * k_head;
     v += v_start + batch * v_batch + shared_head * v_head;
     // keys with zeros behind the last one and the last item of a row
-    elem_t padded_k[${steps * 1024}] __attribute__((aligned(64)));
-    elem_t values[${at_once * 512}] __attribute__((aligned(64)));
+    ushort padded_k[${steps * 1024}] __attribute__((aligned(64)));
+    ushort values[${at_once * 512}] __attribute__((aligned(64)));
 % endif
     q += q_start + batch * q_batch + shared_head * shared_by * q_head;
     out += out_start + batch * out_batch + shared_head * shared_by * out_head;
@@ -160,7 +142,7 @@ void attention_amx(
         for (int step = 0; step < ${steps}; ++step) {
             float16 turned[16];
             for (int r = 0; r < 16; ++r) {
-                __global const elem_t *from = q + own_head[16 * place + r] * q_head + own_query[16 * place + r] * q_row + step * 32;
+                __global const ushort *from = q + own_head[16 * place + r] * q_head + own_query[16 * place + r] * q_row + step * 32;
 % if dim % 32:
                 ushort part[32];
                 for (int c = 0; c < 32; ++c) {
@@ -221,8 +203,8 @@ ${add_scores("k + key0 * k_row", "2 * k_row", "16 * k_row", 32)}\
             {
                 for (int i = 0; i < 32; ++i) {
                     const bool is_there = key0 + i < keys;
-                    __global const elem_t *from = k + (key0 + i) * k_row;
-                    elem_t *to = padded_k + i * ${steps * 32};
+                    __global const ushort *from = k + (key0 + i) * k_row;
+                    ushort *to = padded_k + i * ${steps * 32};
 % if dim >= 16:
                     for (int c = 0; c < ${dim // 16 * 16}; c += 16) {
                         vstore16(is_there ? vload16(0, from + c) : (ushort16)(0), 0, to + c);
@@ -246,18 +228,7 @@ ${add_scores("padded_k", steps * 64, steps * 512, 32)}\
             const bool is_plain = ${"false" if masked else "key0 >= all_first && key0 + 32 <= all_last"};
 % for j in places:
             if (!is_plain) {
-                for (int i = 0; i < 32; i += 16) {
-% if masked:
-                    float16 bias[16];
-                    biases(bias, mask + (key0 + i) * mask_column, mask_rows + ${16 * j}, mask_column, keys - key0 - i);
-% endif
-                    for (int n = 0; n < 16; ++n) {
-                        const int16 key = key0 + i + n;
-                        const int16 is_seen = (key >= ${seen.first_key(f"query{j}")}) & (key < ${seen.last_key(f"query{j}")});
-                        const float16 value = vload16(i + n, scores${j}) * factor${" + bias[n] * LOG2_E" if masked else ""};
-                        vstore16(select((float16)(-INFINITY), value, is_seen), i + n, scores${j});
-                    }
-                }
+                limit_scores(scores${j}, factor, key0, keys${f", query{j}" if seen.is_limited else ""}${f", mask, mask_rows + {16 * j}, mask_column" if masked else ""});
             }
             most${j} = highest(most${j}, scores${j}, is_plain ? factor : 1.0f);
 % endfor
@@ -299,15 +270,13 @@ ${each_sum("TILE_LOAD", tiles)}\
                     low *= kept(seed, counters${j}, query${j}, (int16)(chunk0 + m + 2 * i), keys, chance);
                     high *= kept(seed, counters${j}, query${j}, (int16)(chunk0 + m + 2 * i + 1), keys, chance);
 % endif
-                    // rounded to bf16: powers are finite, and not below 0
-                    const uint16 words = (as_uint16(high) + 0x8000u & 0xffff0000u) | (as_uint16(low) + 0x8000u) >> 16;
-                    vstore16(as_float16(words), i, to);
+                    vstore16(words_of(low, high), i, to);
                 }
             }
 % endfor
 % endif
 % if pack:
-            __global const elem_t *values = packed_v + (chunk0 + m) * (long)${tiles_v * 16};
+            __global const ushort *values = packed_v + (chunk0 + m) * (long)${tiles_v * 16};
 % else:
             turn_values(values, v + (chunk0 + m) * v_row + ${16 * tiles.start}, v_row, ${min(16 * tiles.stop, dim_v) - 16 * tiles.start}, keys - chunk0 - m);
 % endif

@@ -1,8 +1,9 @@
-"""Attention in bf16 on processors with AMX, whose tile registers hold 16 rows of 64 bytes.
+"""Attention in 16 bits on processors with AMX, whose tile registers hold 16 rows of 64 bytes.
 
 Scores are computed turned, a row of a tile for each key and a column for each query: so softmax has
 a query in every lane, and words of two neighbouring keys are, as they lie, the pairs that the
-product with the values reads. It has no gradients, and leaves few queries to `attention_rows`.
+product with the values reads. Gradients are those of `attention_amx_grad`. Few queries are left to
+`attention_rows`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from oclgen.families.gemm import gemm_amx
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.opencl.probe import TILES
 from oclgen.parameters import Range
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import DTYPES, AttentionProblem, Problem
@@ -45,7 +45,7 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if self.chunk % STEP:
             return f"chunk={self.chunk} is no multiple of {STEP}, the keys of a tile of values"
-        return limits.why_no(TILES)
+        return limits.why_no(gemm_amx.PRODUCTS[problem.dtype])
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -53,12 +53,22 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(vectors=1, chunk=256, pack=True)
-TRAITS = Traits(rank=493, instructions=frozenset({TILES}), rate=16)
+TRAITS = Traits(rank=493, instructions=frozenset(gemm_amx.PRODUCTS.values()), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     """Say whether the family can compute the problem at all."""
-    return parts.has_short_rows(problem) and problem.direction == "fwd" and problem.dtype == "bf16"
+    return parts.has_short_rows(problem) and problem.direction == "fwd" and is_tiled(problem)
+
+
+def is_tiled(problem: AttentionProblem) -> bool:
+    """Say whether tiles multiply the problem's dtype."""
+    return problem.dtype in gemm_amx.PRODUCTS
+
+
+def has_tiles(problem: AttentionProblem, limits: Limits) -> bool:
+    """Say whether the device has tiles that multiply the problem's dtype."""
+    return gemm_amx.PRODUCTS[problem.dtype] in limits.instructions
 
 
 def rows_of(problem: AttentionProblem) -> int:
@@ -68,7 +78,7 @@ def rows_of(problem: AttentionProblem) -> int:
 
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if TILES not in limits.instructions or rows_of(problem) < LEAST_ROWS:
+    if not has_tiles(problem, limits) or rows_of(problem) < LEAST_ROWS:
         return []
     rows = rows_of(problem)
     first = Config(1 if rows <= SIDE else 2, 512, pack=rows > MOST_UNPACKED)
@@ -118,10 +128,30 @@ def _tiles(problem: AttentionProblem) -> tuple[int, int]:
 def _shared(problem: AttentionProblem, space: str) -> dict[str, Any]:
     steps, tiles = _tiles(problem)
     return {
-        "preamble": dtype_preamble(problem.dtype),
-        "turn": render("attention_amx_turn", transpose=transpose_text(SIDE), space=space),
+        "turn": turn(space, "__global"),
         "dim": problem.head_dim, "dim_v": problem.value_dim, "steps": steps, "tiles_v": tiles,
     }  # fmt: skip
+
+
+def turn(space: str, source: str) -> str:
+    """Return the text that turns the values of 32 keys, and of `transpose`.
+
+    Args:
+        space: address space of the turned ones.
+        source: that of the values.
+    """
+    transpose = transpose_text(SIDE)
+    return render("attention_amx_turn", transpose=transpose, space=space, source=source)
+
+
+def scores(problem: AttentionProblem) -> str:
+    """Return the text that limits scores to keys that are seen, and makes words of two."""
+    return render(
+        "attention_amx_scores",
+        seen=parts.seen(problem),
+        masked=problem.mask,
+        half=problem.dtype == "fp16",
+    )
 
 
 def _pack_text(problem: AttentionProblem) -> str:
@@ -131,7 +161,9 @@ def _pack_text(problem: AttentionProblem) -> str:
 def _text(problem: AttentionProblem, config: Config) -> str:
     return render(
         NAME,
-        registers=gemm_amx.tiles(),
+        preamble=dtype_preamble(problem.dtype),
+        registers=gemm_amx.tiles(problem.dtype),
+        scores=scores(problem),
         power=parts.power_of_two(SIDE),
         seen=parts.seen(problem),
         masked=problem.mask,

@@ -5,22 +5,20 @@ bytes; past the last key, and the last item of a row, are zeros.
 k becomes [heads][keys / 16][steps][16 keys][32 items], v turned [heads][keys / 32][tiles_v][16
 items][32 keys]. A work-item packs a group of a head.
 
-preamble        typedef of elem_t
 turn            text of the function turn_values
 dim, dim_v      items of a row of k, and of v
 steps, tiles_v  tiles of a row of each
 </%doc>
-${preamble}
 ${turn}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_amx_pack(
 % for name in ("k", "v"):
-    __global const elem_t *restrict ${name}, const long ${name}_start,
+    __global const ushort *restrict ${name}, const long ${name}_start,
     const long ${name}_batch, const long ${name}_head, const long ${name}_row,
 % endfor
-    __global elem_t *restrict packed_k, const long packed_k_start,
-    __global elem_t *restrict packed_v, const long packed_v_start,
+    __global ushort *restrict packed_k, const long packed_k_start,
+    __global ushort *restrict packed_v, const long packed_v_start,
     const int kv_heads, const int keys)
 {
     const int batch = (int)get_global_id(1) / kv_heads, head = (int)get_global_id(1) % kv_heads;
@@ -32,8 +30,8 @@ void attention_amx_pack(
     packed_v += packed_v_start + group * ${tiles_v * 512};
 
     for (int row = 0; row < 32; ++row) {
-        __global const elem_t *from = k + (key0 + row) * k_row;
-        __global elem_t *to = packed_k + row / 16 * ${steps * 512} + row % 16 * 32;
+        __global const ushort *from = k + (key0 + row) * k_row;
+        __global ushort *to = packed_k + row / 16 * ${steps * 512} + row % 16 * 32;
         if (key0 + row < keys) {
 % for c in range(0, dim // 16 * 16, 16):
             vstore16(vload16(0, from + ${c}), 0, to + ${c // 32 * 512 + c % 32});

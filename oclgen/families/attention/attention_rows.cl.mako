@@ -8,9 +8,12 @@ in `attention_register`. Keys past the last one are the last one again, whose po
 preamble    typedef of elem_t and the macros LOADn and STOREn
 rows        rows of a work-item
 vec         lanes of a vector, and keys at a time
+ahead       later keys and values that are asked for, as those of a next page are not by the processor; 0: none
+line_items  items of 64 bytes
 dim, dim_v  items of a row of q and k, and of v: whole vectors
 seen        which keys a query sees: see `Seen`
 masked      there is an additive mask
+aligned     vectors of it are loaded from multiples of 16 bytes alone
 </%doc>
 <%
     vf, vi = f"float{vec}", f"int{vec}"
@@ -18,10 +21,16 @@ masked      there is an additive mask
     parts, parts_v = range(dim // vec), range(dim_v // vec)
     digits = [f"{lane:x}" for lane in range(vec)]
 
+    def asked(row, pitch, items):
+        """Yield the lines that ask for a later row, into the second cache."""
+        for item in range(0, items if ahead else 0, line_items):
+            yield f"__builtin_prefetch({row} + {ahead} * {pitch} + {item}, 0, 2);"
+
     def scores(first, count):
         """Yield the lines that leave in `t{first}_{count}r` the sums of `count` keys, by row."""
         if count == 1:
             yield f"__global const elem_t *k{first} = k + min(key0 + {first}, keys - 1) * k_row;"
+            yield from asked(f"k{first}", "k_row", dim)
             for c in parts:
                 yield f"const {vf} k{first}_{c} = LOAD{vec}(k{first} + {c * vec});"
             for r in range(rows):
@@ -82,7 +91,7 @@ void attention_rows(
         ${vf} bias${r};
         {
             __global const elem_t *own = mask + mask_start + batch * mask_batch + head${r} * mask_head + query${r} * mask_row;
-            if (mask_column == 1 && key0 + ${vec} <= keys) {
+            if (mask_column == 1 && key0 + ${vec} <= keys${" && (ulong)(own + key0) % 16 == 0" if aligned else ""}) {
                 bias${r} = LOAD${vec}(own + key0);
             } else {
 % for lane, digit in enumerate(digits):
@@ -119,6 +128,9 @@ void attention_rows(
 % for lane, digit in enumerate(digits):
         {
             __global const elem_t *value = v + min(key0 + ${lane}, keys - 1) * v_row;
+% for each in asked("value", "v_row", dim_v):
+            ${each}
+% endfor
 % for c in parts_v:
             {
                 const ${vf} part = LOAD${vec}(value + ${c * vec});
