@@ -229,10 +229,11 @@ def _guess(
     columns: int,
     split_k: int,
 ) -> Config:
+    # neighbours along n write rows of C on and on, where a large C waits for memory
     item_m, item_n = (columns, rows) if swap else (rows, columns)
     turned = replace(problem, m=problem.n, n=problem.m, bias="none") if swap else problem
     return Config(
-        item_m=SIDE * item_m, item_n=SIDE * item_n, order="n" if swap else "m", swap=swap,
+        item_m=SIDE * item_m, item_n=SIDE * item_n, order="n", swap=swap,
         blocks=_blocks_of_item(turned, limits, SIDE * rows, SIDE * columns),
         tile_k=_tile_k(problem), pack_rows=_must_pack(problem, swap), split_k=split_k,
     )  # fmt: skip
