@@ -72,7 +72,7 @@ def ranked(met: Counter[Problem], chooser: Chooser, roofs: Roofs) -> list[Row]:
             choice = chooser.choose(problem)
         except NoVariantError:
             continue
-        if choice.rung != "exact":
+        if choice.source_key != problem.key():  # the package's records are another rung
             roof = roofs.over(problem.flops, problem.bytes, problem.dtype)
             rows.append(Row(calls, choice, roof.ms))
     return sorted(rows, key=lambda row: (-row.lost_ms, row.choice.problem.key()))

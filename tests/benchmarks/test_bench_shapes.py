@@ -30,7 +30,9 @@ from oclgen.keys import parse_key
 from oclgen.opencl.device import Device
 from oclgen.problem import ConvProblem
 from oclgen.roofline import Roofs
+from tests.oclgen.test_guesses import GPU
 from tuned_db import Chooser
+from tuned_db.records.shipped import shipped_records
 
 SHAPES = Path(__file__).parents[2] / "benchmarks/data/shapes"
 RECORDED = {"forty_networks.jsonl": 2000, "forty_networks_batch1.jsonl": 1000}
@@ -105,6 +107,16 @@ def test_modes_and_dtypes_of_a_network_are_met(device: Device) -> None:
         (n, dtype) for n in (1, 2) for dtype in ("fp32", "bf16")
     }
     assert {n for n, _, direction in kinds if direction == "bwd_weights"} == {2}
+
+
+def test_a_problem_that_the_package_has_a_record_of_is_not_ranked() -> None:
+    known, other = (f"gemm:{n}x{n}x{n}:fp32:nn:b1:-:-:none" for n in (1024, 1000))
+    record = next(
+        one for one in shipped_records() if one.device.kind == "gpu" and one.problem == known
+    )
+    met = Counter(map(parse_key, (known, other)))
+    rows = ranked(met, Chooser(None, record.device, GPU), Roofs(1e9, 1e9))
+    assert [row.choice.problem.key() for row in rows] == [other]
 
 
 @alone

@@ -1,4 +1,4 @@
-"""First guesses of depthwise convolutions on processors: what the lanes of a vector are."""
+"""First guesses of depthwise convolutions: lanes of a vector on processors, patches on GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oclgen.families import FAMILIES, valid_configs
-from oclgen.families.depthwise.guessed import MOST_VECTORS
+from oclgen.families.depthwise.guessed import MOST_VECTORS, gpu_patches
 from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from tests.oclgen.test_guesses import CPU
 
@@ -88,3 +88,19 @@ def test_planes_of_a_gradient_of_weights_are_as_many_as_give_cores_work(
     limits = replace(CPU, compute_units=2)
     first = next(valid_configs(FAMILIES["depthwise_weights"], layer, limits))
     assert first.split == split
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "patch"),
+    [(14, 3, (1, 8, 2)), (56, 3, (1, 2, 2)), (14, 5, (1, 8, 2)), (56, 5, (2, 2, 2))],
+)
+def test_strided_words_have_a_whole_short_row_or_the_smallest_window_on_a_gpu(
+    size: int, kernel: int, patch: tuple[int, int, int]
+) -> None:
+    layer = ConvProblem(
+        2, 32, size, size, 32, kernel, kernel, 2, 2, kernel // 2, kernel // 2,
+        groups=32, dtype="fp16", layout="nhwc",
+    )  # fmt: skip
+    assert gpu_patches(layer) == [patch]
+    assert all(vec == 1 for *_, vec in gpu_patches(replace(layer, dtype="fp32")))
+    assert len(gpu_patches(replace(layer, stride_h=1, stride_w=1))) > 1

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from oclgen.families.conv.correlation import correlations, operands
 from oclgen.families.depthwise.depthwise_text import Row
-from oclgen.families.depthwise.guessed import pixel_patches, plane_guesses, vectors_on_gpu
+from oclgen.families.depthwise.guessed import gpu_patches, held, pixel_patches, plane_guesses
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -48,10 +48,6 @@ OF_PIXELS = ("vec_c", "local_c", "rounds")
 """Parameters that images in channels_last alone have."""
 GROWING = ("BATCH",)
 """The size that is an argument where the batch is free."""
-FEW_TAPS = 25
-"""Taps of which two channels of a window leave room for other work-items' registers."""
-FEW_HELD = 80
-"""Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
 LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
 """Work-items of a group on a processor, and groups of a core below which one has the fewer."""
 PACKED_LANES = 8
@@ -138,7 +134,7 @@ class Config(BaseConfig):
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
         allowed = MAX_WINDOW if limits.kind == "cpu" else MAX_GUARDED
-        if (size := _held(problem, self.patch_h, self.patch_w, self.vec_c)) > allowed:
+        if (size := held(problem, self.patch_h, self.patch_w, self.vec_c)) > allowed:
             return (
                 f"patch_h={self.patch_h} patch_w={self.patch_w} vec_c={self.vec_c} has {size} "
                 f"elements of a window or results; at most {allowed} stay close"
@@ -189,11 +185,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if problem.layout == "nhwc":
         if limits.kind == "cpu":
             return _pixels_on_cpu(problem, limits)
-        return [
-            _in_blocks(problem, limits, *shape, vec)
-            for vec in vectors_on_gpu(problem, FEW_TAPS)
-            for shape in _shapes(problem, vec)
-        ]
+        return [_in_blocks(problem, limits, *patch) for patch in gpu_patches(problem)]
     return [Config(*patch) for patch in plane_guesses(problem, limits)]
 
 
@@ -229,24 +221,6 @@ def _vectors_on_cpu(
     if items < LOCAL_SIZES[0] * GROUPS_PER_CORE * limits.compute_units:
         return replace(config, local_size=LOCAL_SIZES[1])
     return config
-
-
-def _held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
-    """Return the elements of a window or of results, whichever are more, that a work-item holds."""
-    rows, cols = phases(problem)
-    size = window(rows, patch_h).elements * window(cols, patch_w).elements
-    return max(size, len(rows) * patch_h * len(cols) * patch_w) * vec
-
-
-def _shapes(problem: ConvProblem, vec: int) -> list[tuple[int, int]]:
-    """Return patches for a GPU: of many taps the largest, which share most of a window.
-
-    A window of many registers, as strides make it, leaves too few work-items to hide loads.
-    """
-    shapes = [(2, 4), (1, 4), (4, 4), (2, 2), (1, 8), (1, 2)]
-    if problem.kernel_h * problem.kernel_w > FEW_TAPS:
-        return sorted(shapes, key=prod, reverse=True)
-    return sorted(shapes, key=lambda shape: max(_held(problem, shape[0], shape[1], vec), FEW_HELD))
 
 
 def _in_blocks(

@@ -25,6 +25,14 @@ ROWS, MOST_VECTORS = range(2, 15), 32
 """Rows of a patch in planes that are guessed for a processor, and vectors of results at most."""
 FEW_TAPS, FEW_ROWS = 3, 8
 """Taps up to which a patch in planes has few rows, and their most."""
+GPU_PATCHES = ((2, 4), (1, 4), (4, 4), (2, 2), (1, 8), (1, 2))
+"""Rows and columns of a patch that are guessed for a GPU and channels_last."""
+MANY_TAPS = 25
+"""Taps up to which two channels of a window leave room for other work-items' registers."""
+ROW, SQUARE_TAPS = 8, 9
+"""Results of a row that are one patch of strided words, and the taps of 3x3."""
+FEW_HELD = 80
+"""Registers of a window, or of results, beside which a unit still has work-items to hide loads."""
 GUESSED = 3
 """Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
 with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
@@ -145,8 +153,45 @@ def pixel_slices(problem: ConvProblem) -> int:
     return slices_held(problem.bytes, min(problem.bytes // plane, MOST_SLICES))
 
 
-def vectors_on_gpu(problem: ConvProblem, few_taps: int) -> tuple[int, ...]:
-    """Return widths of channel vectors for a GPU: words, unless a window needs many registers."""
-    if problem.in_channels % 2 or DTYPES[problem.dtype] == 4:
-        return (1,)
-    return (2, 1) if problem.kernel_h * problem.kernel_w <= few_taps else (1, 2)
+def held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
+    """Return the elements of a window or of results, whichever are more, that a work-item holds.
+
+    Args:
+        problem: in channels_last.
+        patch_h: rows of a patch.
+        patch_w: columns of it.
+        vec: channels of a work-item.
+    """
+    rows, cols = phases(problem)
+    size = window(rows, patch_h).elements * window(cols, patch_w).elements
+    return max(size, len(rows) * patch_h * len(cols) * patch_w) * vec
+
+
+def gpu_patches(problem: ConvProblem) -> list[tuple[int, int, int]]:
+    """Return patches (rows, columns, channels) for a GPU and channels_last, best guess first.
+
+    Two channels of 16 bits are a word, which a window of many taps has no registers for. Of many
+    taps large patches share most of a window. A window of many registers, as strides make it,
+    leaves too few work-items to hide loads, so of strided words one patch alone is guessed: a whole
+    row of five to eight results, else 1x2, of more than 3x3 taps 2x2. It was the fastest of six in
+    14 of 17 such layers, took 1.07 times as long as the fastest at worst, and 0.75 of the time of
+    2x4 in the mean (H200, 3x3 and 5x5 of stride 2).
+    """
+    taps = problem.kernel_h * problem.kernel_w
+    has_words = problem.in_channels % 2 == 0 and DTYPES[problem.dtype] == 2
+    is_strided = problem.direction == "fwd" and problem.stride_h * problem.stride_w > 1
+    if has_words and is_strided and 1 < taps <= MANY_TAPS:
+        if ROW // 2 < problem.out_w <= ROW:
+            return [(1, ROW, 2)]
+        return [(1, 2, 2) if taps <= SQUARE_TAPS else (2, 2, 2)]
+
+    def rank(patch: tuple[int, int, int]) -> int:
+        high, wide, _ = patch
+        return -high * wide if taps > MANY_TAPS else max(held(problem, *patch), FEW_HELD)
+
+    widths = ((2, 1) if taps <= MANY_TAPS else (1, 2)) if has_words else (1,)
+    return [
+        patch
+        for vec in widths
+        for patch in sorted(((*size, vec) for size in GPU_PATCHES), key=rank)
+    ]
