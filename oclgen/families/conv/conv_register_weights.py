@@ -84,7 +84,13 @@ class Config(BaseConfig):
         """Return the outer product of gradients of channels and of elements under the taps."""
         part = strung_windows(problem)
         used = covered((part.channels, self.vec * self.vecs), (part.depth, self.item_c))
-        return outer_product(self.vec, self.vecs, self.item_c * part.cols.taps, used)
+        return outer_product(
+            self.vec,
+            self.vecs,
+            self.item_c * part.cols.taps,
+            used,
+            panel_step=problem.out_channels if _in_place(problem, self) else self.vec * self.vecs,
+        )
 
 
 DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
