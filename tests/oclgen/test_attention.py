@@ -303,12 +303,6 @@ def test_powers_are_exact_and_end_at_zero(device: Device) -> None:
     assert np.all(np.abs(y[8:] - want) <= want * (2e-7 + 1e-7 * np.abs(at)))
 
 
-def test_a_tile_of_lanes_is_whole_blocks() -> None:
-    config = replace(attention_lanes.DEFAULT, sums=4, tile=6)
-    assert "tile=6 must be a multiple of sums=4" in str(config.why_not(BASE, GPU))
-    assert "vec=2 must be of" in str(replace(config, vec=2).why_not(BASE, GPU))
-
-
 def test_what_rows_cannot_do_is_refused() -> None:
     config = attention_rows.Config(rows=1, vec=16)
     assert "no whole vectors of 16" in str(config.why_not(FEW, GPU))

@@ -32,6 +32,9 @@ ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "
 """The other rows that results are sums of. Others are multiplied once for each block."""
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
+LEAST_SAVED = 1.2
+"""Rows of blocks of two vectors for each row of blocks of one from which on these are guessed: 40
+rows, 64 for 48, take 0.8 of the time, 71 rows, 96 for 80, 0.84 to 0.99, 104 rows 1.04 to 1.07."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -113,8 +116,7 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    vectors = 2 if rows_of(problem) > vec else 1
-    sums = 12 if limits.has_32_vectors else 6
+    vectors, sums = _in_registers(rows_of(problem), vec, limits)
     one = Config(vec, vectors, sums, tile=48)
     two = replace(one, blocks=2)
     four = replace(one, blocks=4)  # reads tiles half as often, but shares out fewer work-items
@@ -128,6 +130,21 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     else:
         first = two if work_items < ITEMS_PER_UNIT * limits.compute_units else four
     return [*dict.fromkeys((first, two, one, short, least))]
+
+
+def _in_registers(rows: int, vec: int, limits: Limits) -> tuple[int, int]:
+    """Return the vectors of a block of rows, and the sums of each that registers hold.
+
+    Two vectors load a number for two multiply-adds. One fills its lanes better where the last block
+    would be half empty; with 32 registers it has twice as many sums, and then hardly waits.
+    """
+    sums = 12 if limits.has_32_vectors else 6
+    if rows <= vec:
+        return 1, sums
+    of_one, of_two = round_up(rows, vec), round_up(rows, 2 * vec)
+    if limits.has_32_vectors and of_two >= LEAST_SAVED * of_one:
+        return 1, 2 * sums
+    return 2, sums
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
