@@ -26,6 +26,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(17, 24, 19),
     AttentionProblem(1, 2, 1, 5, 9, 8, 16, causal=True),
     AttentionProblem(1, 2, 1, 5, 9, 8, 16, "bf16"),
+    AttentionProblem(1, 2, 1, 5, 9, 8, 16, "bf16", "bwd"),
     GemmProblem(17, 24, 24, trans_b=True),
     GemmProblem(1, 24, 40),
     GemmProblem(17, 24, 40, "int8", trans_b=True),

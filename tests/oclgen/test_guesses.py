@@ -42,10 +42,9 @@ GPU = Limits(
 PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 CPUS_ALONE = {
-    "gemm_pairs", "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs",
-    "conv_pairs_weights", "conv_amx", "conv_amx_weights", "winograd_blocked", "conv_as_gemm_pairs",
-    "conv_as_gemm_amx", "attention_amx", "attention_amx_grad", "attention_lanes", "attention_rows",
-    "packed_lanes",
+    "gemm_pairs", "conv_pairs", "conv_amx", "winograd_blocked", "conv_as_gemm_amx", "attention_amx",
+    "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs_weights", "conv_amx_weights",
+    "conv_as_gemm_pairs", "packed_lanes", "attention_amx_grad", "attention_lanes", "attention_rows",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {
