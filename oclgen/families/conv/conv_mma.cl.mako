@@ -336,11 +336,9 @@ Sums again, one after the other, what is no number: zero times another group's i
 none. The second sum has the channels of the result's own group alone.
 </%doc>\
 <%def name="of_own_channels()">\
-<%
-    columns, sums = 4 * blocks_n, 4 * blocks_n * blocks_m
-    q, channel = ("m", "n") if pixels == "a" else ("n", "m")
-    at = f"({w_lay.chunk_at(f'({channel} - {firsts[weights]})', f'k % {tile_k}')}) * {chunk} + k % {chunk}"
-%>\
+<% columns, sums = 4 * blocks_n, 4 * blocks_n * blocks_m %>\
+<% q, channel = ("m", "n") if pixels == "a" else ("n", "m") %>\
+<% at = f"({w_lay.chunk_at(f'({channel} - {firsts[weights]})', f'k % {tile_k}')}) * {chunk} + k % {chunk}" %>\
     bool lost = false;
 #pragma unroll
     for (int at = 0; at < ${sums}; ++at) {
