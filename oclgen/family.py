@@ -41,6 +41,8 @@ class Traits:
             behind needs instructions that no simulator has.
         leads: says of a problem that the family serves, and a device, whether it comes before those
             with a lower rank.
+        last_resort: whether dispatch offers `DEFAULT` only where no guess is valid: it is many
+            times as slow as guesses in some shapes, of which the model has not seen all.
         rate: multiply-adds that its instructions do on a processor in the time of one of fp32: what
             a predicted time is counted against.
     """
@@ -54,6 +56,7 @@ class Traits:
     sparing: Any = None
     packing: Any = None
     leads: Callable[[Any, Limits], bool] = lambda _problem, _limits: False
+    last_resort: bool = False
     rate: float = 1.0
 
 

@@ -109,15 +109,20 @@ def suitable_configs(family: Family, problem: Problem, limits: Limits) -> Iterat
     """Yield the `valid_configs` of a family that has a guess for such a device, else nothing.
 
     The `DEFAULT` of a family for GPUs is valid on a processor, and up to a hundred times as slow
-    as its neighbours: it serves where no family has a guess.
+    as its neighbours: it serves where no family has a guess. Where a family says so
+    (`Traits.last_resort`), its own `DEFAULT` is left out behind a valid guess.
 
     Args:
         family: whose configs they are.
         problem: which the family serves.
         limits: of the device.
     """
-    if next(iter(family.guesses(problem, limits)), None) is not None:
-        yield from valid_configs(family, problem, limits)
+    if next(iter(family.guesses(problem, limits)), None) is None:
+        return
+    left_out = default_of(family, problem, limits) if family.TRAITS.last_resort else None
+    for place, config in enumerate(valid_configs(family, problem, limits)):
+        if place == 0 or config != left_out:
+            yield config
 
 
 def require_families(families: Collection[str], problems: Iterable[Problem]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from oclgen.families.conv import conv_amx
+from oclgen.families.conv import conv_amx, conv_pairs
 from oclgen.families.conv.conv_amx import merged
 from oclgen.families.gemm.gemm_amx import PRODUCTS
+from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES
@@ -80,9 +81,18 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
     assert len(seeds_of("conv_amx", LAYER, XEON)) >= 3
 
 
-def test_groups_of_single_channels_are_not_served() -> None:
+def test_depthwise_layers_are_not_served() -> None:
     assert conv_amx.serves(replace(LAYER, groups=32))
     assert not conv_amx.serves(replace(LAYER, groups=64))
+    assert conv_amx.serves(replace(LAYER, in_channels=128, out_channels=64, groups=64))
+
+
+def test_pairs_leave_groups_of_few_channels_to_tiles() -> None:
+    able = replace(XEON, instructions=XEON.instructions | {INSTRUCTION})
+    few, many = replace(LAYER, groups=32), replace(LAYER, groups=2)
+    assert conv_pairs.guesses(many, able) and not conv_pairs.guesses(few, able)
+    pairs_alone = replace(able, instructions=frozenset({INSTRUCTION}))
+    assert conv_pairs.guesses(few, pairs_alone)
 
 
 def test_groups_of_few_channels_share_tiles() -> None:
@@ -101,6 +111,7 @@ def test_shared_tiles(tiled: Device, layout: Any, direction: Any) -> None:
         ConvProblem(2, 24, 6, 7, 36, 3, 3, 1, 1, 1, 1, groups=12),
         ConvProblem(2, 12, 6, 7, 24, 3, 2, 2, 1, 1, 0, groups=4),
         ConvProblem(1, 40, 5, 9, 24, 1, 1, groups=8),
+        ConvProblem(1, 24, 5, 9, 8, 3, 3, pad_h=1, pad_w=1, groups=8),
     ):
         problem = replace(shape, dtype="bf16", layout=layout, direction=direction)
         assert merged(problem).groups < problem.groups

@@ -42,9 +42,6 @@ GROUPS_PER_UNIT = 8
 MOST_LOOPS = 16
 STORE_STEPS = 10
 """Products of tiles that take as long as to store 16 columns of 16 pixels."""
-LEAST_CHANNELS = 2
-"""Channels of a group, read and written, that are served: a single one leaves 15 of 16 columns or
-31 of 32 steps of a tile empty, and vectors take less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +102,11 @@ def merged(problem: ConvProblem) -> ConvProblem:
     return min((replace(problem, groups=count) for count in counts), key=_tile_steps)
 
 
+def shares_tiles(problem: ConvProblem) -> bool:
+    """Say whether the family computes several groups as one."""
+    return serves(problem) and merged(problem).groups < problem.groups
+
+
 def _tile_steps(problem: ConvProblem) -> int:
     """Return the products of tiles for SIDE results, with what it takes to store them."""
     part = parts_of(problem)[0]
@@ -120,16 +122,18 @@ class Halo(NamedTuple):
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    """Say whether the family computes the problem: depthwise layers fill no tile."""
     if not isinstance(problem, ConvProblem) or problem.direction == "bwd_weights":
         return False
     return fills_tiles(problem)
 
 
 def fills_tiles(problem: ConvProblem) -> bool:
-    """Say whether tiles multiply the dtype, and groups have channels for them."""
-    channels = min(problem.in_channels, problem.out_channels) // problem.groups
-    return problem.dtype in PRODUCTS and channels >= LEAST_CHANNELS
+    """Say whether tiles multiply the dtype, and groups sum over channels.
+
+    A depthwise layer sums over none: of a tile's 32 steps 31 would multiply by zeros.
+    """
+    return problem.dtype in PRODUCTS and problem.in_channels > problem.groups
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:

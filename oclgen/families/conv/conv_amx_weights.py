@@ -122,7 +122,7 @@ TRAITS = Traits(rank=170, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family computes the problem: groups of single channels fill no tile."""
+    """Say whether the family computes the problem: depthwise layers fill no tile."""
     if not isinstance(problem, ConvProblem) or problem.direction != "bwd_weights":
         return False
     return fills_tiles(problem) and problem.kernel_w <= MAX_KERNEL_W

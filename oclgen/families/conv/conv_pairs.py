@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, TypeGuard
 
+from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_register_plan import (
     ITEM_X,
     MAX_KERNEL_W,
@@ -31,6 +32,7 @@ from oclgen.families.parts.lane_packing import LANE_STEPS, pack_matrices, pack_w
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES
 from oclgen.parameters import Item, Unroll
 from oclgen.plan import Frame, Launch, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
@@ -101,9 +103,11 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
     They are ranked as those of `conv_register`. Weights of a tap lie side by side in both layouts,
-    so taps are the outer loop: as the inner one they take up to three times as long.
+    so taps are the outer loop: as the inner one they take up to three times as long. Groups of few
+    channels are left to the tiles that `conv_amx` fills with several of them: lanes would idle.
     """
-    if INSTRUCTION not in limits.instructions:
+    in_tiles = TILES in limits.instructions and shares_tiles(problem)
+    if INSTRUCTION not in limits.instructions or in_tiles:
         return []
     part = largest(problem)
     width = part.cols.results

@@ -94,7 +94,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_c=1, vec=16, vecs=1, unroll=1, split=1, outputs_fastest=False)
-TRAITS = Traits(rank=180)
+TRAITS = Traits(rank=180, last_resort=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
