@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oclgen.families import preferred, valid_configs
+from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.gemm import gemm_pairs, gemm_register
 from oclgen.limits import Limits
@@ -28,3 +29,12 @@ def is_for_pairs(problem: Problem, limits: Limits) -> bool:
     assert isinstance(product, GemmProblem)
     many = product.m >= gemm_register.ROWS_FOR_PAIRS
     return many and problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions
+
+
+def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
+    """Say whether a family guesses nothing on a processor where another one is always faster."""
+    if name.endswith("gemm_register"):
+        return is_for_pairs(problem, limits)
+    if name != "conv_pairs" or limits.kind != "cpu":
+        return False
+    return isinstance(problem, ConvProblem) and shares_tiles(problem)

@@ -13,7 +13,6 @@ import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, valid_configs
-from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_register_plan import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
@@ -30,7 +29,7 @@ from oclgen.problem import (
 )
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
-from tests.guessed import is_for_pairs, valid_guesses
+from tests.guessed import is_left_to_another, valid_guesses
 from tests.oclgen.conv_cases import EVERY_WAY, PIXELS
 
 CPU = Limits(
@@ -97,15 +96,6 @@ def typical_of(name: str, limits: Limits) -> Iterator[Problem]:
     for problem in TYPICAL:
         if family.serves(problem) and family.DEFAULT.why_not(problem, limits) is None:
             yield problem
-
-
-def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
-    """Say whether a family guesses nothing on a processor where another one is always faster."""
-    if name.endswith("gemm_register"):
-        return is_for_pairs(problem, limits)
-    if name != "conv_pairs" or limits.kind != "cpu":
-        return False
-    return isinstance(problem, ConvProblem) and shares_tiles(problem)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
