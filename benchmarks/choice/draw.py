@@ -50,6 +50,7 @@ def problems(
 def _any_problem(limits: Limits, only: str, convolutions: bool, random: Random) -> Problem | None:
     kind = limits.kind
     dtypes = [only] if only else _dtypes(limits)
+    # of one dtype none is drawn: the seeds of older tables still give their problems
     dtype = random.choice(dtypes) if len(dtypes) > 1 else dtypes[0]
     found: Problem | None
     if random.random() < (0.0 if convolutions else 0.4):

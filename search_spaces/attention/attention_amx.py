@@ -5,9 +5,8 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.attention.attention_amx import rows_of
+from oclgen.families.attention.attention_amx import has_tiles, rows_of
 from oclgen.limits import Limits
-from oclgen.opencl.probe import TILES
 from oclgen.problem import AttentionProblem
 from search_spaces.values import BOTH, Values, up_to
 
@@ -17,7 +16,7 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
 
     None but the default where the device did not show the instruction.
     """
-    if TILES not in limits.instructions:
+    if not has_tiles(problem, limits):
         return {}
     return {
         # two blocks load each tile of keys and values once for both

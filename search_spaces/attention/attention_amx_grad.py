@@ -5,8 +5,8 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
+from oclgen.families.attention.attention_amx import has_tiles
 from oclgen.limits import Limits
-from oclgen.opencl.probe import TILES
 from oclgen.problem import AttentionProblem
 from search_spaces.values import Values
 
@@ -16,7 +16,7 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
 
     None but the default where the device did not show the instruction.
     """
-    if TILES not in limits.instructions:
+    if not has_tiles(problem, limits):
         return {}
     return {
         # sums of keys pass through memory once a chunk; what it holds stays in the second cache

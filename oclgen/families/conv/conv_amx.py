@@ -7,6 +7,7 @@ from the image, which comes with zeros around it where taps reach beyond.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
@@ -95,11 +96,21 @@ def merged(problem: ConvProblem) -> ConvProblem:
     """Return the problem as the kernel computes it: with groups whose channels fill tiles.
 
     Groups of few channels leave most columns of a tile empty, so that some are multiplied as one
-    group, whose weights are zero between them. Of all numbers of groups that divide theirs the one
-    with the least products and stores of tiles is taken.
+    group, whose weights are zero between them: as many as take the least products and stores of
+    tiles.
+    """
+    return cheapest_groups(problem, _tile_steps)
+
+
+def cheapest_groups(problem: ConvProblem, steps: Callable[[ConvProblem], int]) -> ConvProblem:
+    """Return the problem with as many groups as take the least steps, of those that divide its own.
+
+    Args:
+        problem: whose groups may be taken together.
+        steps: what a problem with fewer groups takes.
     """
     counts = [count for count in range(1, problem.groups + 1) if problem.groups % count == 0]
-    return min((replace(problem, groups=count) for count in counts), key=_tile_steps)
+    return min((replace(problem, groups=count) for count in counts), key=steps)
 
 
 def shares_tiles(problem: ConvProblem) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import prod
 from typing import TypeGuard
 
-from oclgen.families.conv.conv_amx import fills_tiles
+from oclgen.families.conv.conv_amx import cheapest_groups, fills_tiles
 from oclgen.families.conv.conv_register_weights_plan import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
@@ -153,11 +153,9 @@ def merged(problem: ConvProblem) -> ConvProblem:
     """Return the problem as the kernel computes it: with groups whose channels fill tiles.
 
     Groups of few channels are packed and multiplied as one, and of its sums only those are stored
-    whose channels are of one group. Of all numbers of groups that divide theirs the one with the
-    least tiles to pack and to multiply is taken.
+    whose channels are of one group: as many as take the least tiles to pack and to multiply.
     """
-    counts = [count for count in range(1, problem.groups + 1) if problem.groups % count == 0]
-    return min((replace(problem, groups=count) for count in counts), key=_tile_steps)
+    return cheapest_groups(problem, _tile_steps)
 
 
 def _tile_steps(problem: ConvProblem) -> int:
