@@ -27,6 +27,10 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         "item_n": tuple(width for width in (16, 32, 48) if width < problem.n + 16),
         # a work-group costs some 0.2 us to start: several blocks of a short k share it
         "blocks": (1, 2, 4, 8, 16),
+        # of a large C, rows are written on and on
+        "across": BOTH,
+        # columns are read once if a work-item that packs them has all rows
+        "within": BOTH,
         # the steps of all columns fill the nearest cache, or sums wait in memory less often
         "tile_k": tuple(k for k in (128, 256, 384, 512, 1024) if k < problem.k + 128),
         "order": ("m", "n"),

@@ -161,6 +161,11 @@ AMXES = (
     replace(AMX, item_m=32, item_n=16, swap=True),
     replace(AMX, item_m=16, item_n=32, swap=True, pack_rows=False, blocks=2, tile_k=64, order="n"),
     replace(AMX, item_m=16, item_n=16, swap=True, split_k=2),
+    replace(AMX, item_n=16, across=True, blocks=3, tile_k=32, pack_rows=False),
+    replace(AMX, item_m=32, item_n=16, swap=True, across=True, blocks=2),
+    replace(AMX, item_m=32, item_n=16, within=True, blocks=2, tile_k=64),
+    replace(AMX, item_n=16, within=True, across=True, blocks=3, split_k=2, order="n"),
+    replace(AMX, item_m=48, item_n=16, swap=True, within=True, across=True, blocks=2),
 )
 PAIRS = gemm_pairs.Config(
     item_m=6, item_n=16, loop_m=1, order="m", pack_a=False, pack_b=False, split_k=1

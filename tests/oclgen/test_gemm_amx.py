@@ -34,8 +34,8 @@ XEON = Limits(
 PROBLEM = GemmProblem(200, 320, 400, dtype="bf16")
 CONFIG = AMX
 CHANGES: dict[str, Any] = {
-    "item_m": 32, "item_n": 16, "blocks": 2, "tile_k": 64, "order": "n", "swap": True,
-    "pack_rows": False, "split_k": 2,
+    "item_m": 32, "item_n": 16, "blocks": 2, "across": True, "within": True, "tile_k": 64,
+    "order": "n", "swap": True, "pack_rows": False, "split_k": 2,
 }  # fmt: skip
 SIZES = ((5, 100, 34), (16, 16, 32), (33, 50, 96), (70, 65, 131), (49, 31, 20))
 
@@ -62,7 +62,14 @@ def test_every_parameter_changes_the_text() -> None:
     ("config", "problem", "words"),
     [
         (replace(CONFIG, item_n=24), PROBLEM, ("item_n=24", "16")),
-        (replace(CONFIG, item_m=48, item_n=32), PROBLEM, ("11 tiles", "8")),
+        (replace(CONFIG, item_m=48, item_n=48), PROBLEM, ("11 tiles", "8")),
+        (
+            replace(CONFIG, item_m=48, pack_rows=False),
+            replace(PROBLEM, k=90),
+            ("item_m=48 item_n=32", "10 tiles"),
+        ),
+        (replace(CONFIG, within=True), replace(PROBLEM, trans_b=True), ("b is", "within=False")),
+        (replace(CONFIG, within=True, tile_k=2048), PROBLEM, ("tile_k=2048", "32768")),
         (replace(CONFIG, item_m=32), replace(PROBLEM, m=20), ("item_m=32", "m=20")),
         (replace(CONFIG, swap=True), replace(PROBLEM, n=20), ("item_n=32", "n=20")),
         (replace(CONFIG, order="k"), PROBLEM, ("order='k'",)),
@@ -145,6 +152,9 @@ def test_sizes_and_transposes(tiled: Device, config: gemm_amx.Config) -> None:
             trans_a=(free or config.swap) and place % 2 == 1,
             trans_b=place > 1 if free or not config.swap else True,
         )  # fmt: skip
+        if config.within:  # what a work-item packs does not lie along k
+            trans_a = config.swap or problem.trans_a
+            problem = replace(problem, trans_a=trans_a, trans_b=config.swap and problem.trans_b)
         if not config.why_not(problem, tiled.limits):
             assert_right(tiled, problem, config)
             tried += 1
@@ -176,10 +186,12 @@ def test_pointwise_convolutions(tiled: Device, direction: Any, layout: Any) -> N
 
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("pack_rows", [False, True])
+@pytest.mark.parametrize("within", [False, True])
 def test_nothing_around_a_view_is_read_or_written(
-    tiled: Device, pack_rows: bool, swap: bool
+    tiled: Device, within: bool, pack_rows: bool, swap: bool
 ) -> None:
-    problem = replace(BASE, n=41, k=STEP + 6, dtype="bf16", batch=2, trans_b=swap)
-    config = replace(CONFIG, pack_rows=pack_rows, swap=swap)
+    turned = swap and within
+    problem = replace(BASE, n=41, k=STEP + 6, dtype="bf16", batch=2, trans_a=turned, trans_b=swap)
+    config = replace(CONFIG, pack_rows=pack_rows, swap=swap, within=within)
     assert config.why_not(problem, tiled.limits) is None
     check_view(tiled, problem, Variant("gemm_amx", config))

@@ -164,7 +164,7 @@ ${term_parameters}\
 % endif
 
     TILE_REGISTERS;
-    float sums[${256 * strips * vecs}];
+    float sums[${256 * strips * vecs}] __attribute__((aligned(64)));
 % if both:
     SET_TILES_OF_TWO(RESULTS, 64, ${2 * rest}, ${sums});
 % else:

@@ -109,7 +109,7 @@ void conv_amx_weights(
     x += offset_x + group * ${32 * tiles_n * planes}L * words;
 
     TILE_REGISTERS;
-    float sums[${256 * m * loop_m * pairs}];
+    float sums[${256 * m * loop_m * pairs}] __attribute__((aligned(64)));
     SET_TILES(16, 64, ${first_a}, ${first_b});
     for (int step = first; step == first || step < last; step += ${steps}) {
         const int end = min(step + ${steps}, last);

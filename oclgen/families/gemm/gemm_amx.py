@@ -12,6 +12,7 @@ from math import prod
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_async_sharing import serpentine
 from oclgen.families.gemm.gemm_pairs import splits
 from oclgen.families.gemm.gemm_register_text import Results
 from oclgen.families.gemm.gemm_register_tiles import AHEAD, Tile, blocks_of_item
@@ -51,13 +52,24 @@ ALIKE = 1000
 """Multiply-adds of the product for each item of packing by which orders may differ: a twentieth of
 the time, at 0.1 ns an item and 450 multiply-adds each ns."""
 SHAPES = ((1, 3), (2, 2), (1, 2), (1, 1))
-"""Tiles of rows and of columns to guess. A step of 2 x 2 loads one tile for each product, of 1 x 3
-four for three, but only one of them from beyond the nearest cache."""
-NEAR_STEPS, MOST_NEAR, ALL_STEPS = 256, 4, 1 << 16
-"""Steps of k of 48 columns that fill half of the nearest cache, how often a product takes these at
-most, and what others take at once."""
+"""Tiles of rows and of columns to guess. A step of 2 x 2 loads five tiles for four products, of
+1 x 3 four for three, but only one of them from beyond the nearest cache."""
+TILE_STEPS = 256
+"""Steps of k of 48 columns that fill half of the nearest cache."""
+PANEL_ITEMS = 1 << 15
+"""Of columns that a work-item packs itself, which stay in the two nearest caches."""
+MOST_BLOCKS = 16
+"""Of a work-item."""
+MOST_ROWS = 512
+"""Rows up to which work-items pack columns: each does it once, or twice. With more, all rows read
+columns that others packed: 3370x753x32 in fp16 takes 0.61 and 0.66 ms."""
 FAR_ITEMS = 1 << 17
-"""Of all rows of a work-item, which stay in the next cache: of 2 MiB an eighth was fastest."""
+"""Of the rows of a work-item, which stay in the second cache while others pack its columns: with
+four times as many 2048x2048x2048 takes twice as long."""
+NEAR_ITEMS, LEAST_PANELS = 1 << 17, 4
+"""Items of all columns that stay in the second cache, and panels of them, for which a work-item
+takes columns one after the other: C is written along its rows then. 6814x300x160 in fp16 takes 0.70
+ms and 0.83 down the rows, 3370x753x32 0.47 and 0.61."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ class Config(BaseConfig):
     item_m: Item
     item_n: Item
     blocks: Parts
+    across: bool
+    within: bool
     tile_k: Parts
     order: str
     swap: bool
@@ -113,8 +127,8 @@ class Config(BaseConfig):
             )
         if self.tile_k % STEP:
             return f"tile_k={self.tile_k} is no multiple of {STEP}, the steps of k of a tile"
-        rows, columns = self.item_m // SIDE, self.item_n // SIDE
-        if (tiles := rows * columns + rows + columns) > REGISTERS:
+        operands = 4 if self.has_narrow_step(problem) else 2
+        if (tiles := self.item_m * self.item_n // SIDE**2 + operands) > REGISTERS:
             return (
                 f"item_m={self.item_m} item_n={self.item_n} needs {tiles} tiles of sums and "
                 f"operands; a processor has {REGISTERS}"
@@ -127,9 +141,16 @@ class Config(BaseConfig):
         return None
 
     def _layout_conflict(self, problem: GemmProblem) -> str | None:
+        role, other = _roles(self.swap)
+        if self.within and lies_along_k(problem, other):
+            return f"{other} is stored along k, and turns before the product; use within=False"
+        if self.within and self.tile_k * self.columns > PANEL_ITEMS:
+            return (
+                f"tile_k={self.tile_k} of {self.columns} columns within the product are more than "
+                f"{PANEL_ITEMS} items of private memory"
+            )
         if self.pack_rows:
             return None
-        role, _ = _roles(self.swap)
         if not lies_along_k(problem, role):
             return f"{role} is not stored along k, and tiles are rows along k; use pack_rows=True"
         if problem.k % 2:
@@ -142,18 +163,26 @@ class Config(BaseConfig):
 
     def is_sliced(self, problem: GemmProblem) -> bool:
         """Whether sums wait in memory while other blocks take the same steps of k."""
-        most = STEP if self.has_narrow_step(problem) else self.tile_k
-        return self.blocks > 1 and ceil_div(problem.k, self.split_k) > most
+        return self.blocks > 1 and ceil_div(problem.k, self.split_k) > self.tile_k
 
     def packed(self, problem: GemmProblem) -> dict[str, Packing]:
         """Return the operands that are packed, by role: one as rows, one as panels of pairs."""
         left, right = _roles(self.swap)
-        panels = {right: tiles_of(problem, right, self.columns, STEP)}
-        return {left: tiles_of(problem, left, 1, STEP), **panels} if self.pack_rows else panels
+        columns = {} if self.within else {right: tiles_of(problem, right, self.columns, STEP)}
+        return {left: tiles_of(problem, left, 1, STEP), **columns} if self.pack_rows else columns
 
 
 DEFAULT = Config(
-    item_m=16, item_n=32, blocks=1, tile_k=256, order="m", swap=False, pack_rows=True, split_k=1
+    item_m=16,
+    item_n=32,
+    blocks=1,
+    across=False,
+    within=False,
+    tile_k=256,
+    order="m",
+    swap=False,
+    pack_rows=True,
+    split_k=1,
 )
 TRAITS = Traits(rank=25, conv_rank=310, instructions=frozenset(PRODUCTS.values()), rate=16)
 
@@ -232,36 +261,59 @@ def _guess(
     # neighbours along n write rows of C on and on, where a large C waits for memory
     item_m, item_n = (columns, rows) if swap else (rows, columns)
     turned = replace(problem, m=problem.n, n=problem.m, bias="none") if swap else problem
+    high, wide = SIDE * rows, SIDE * columns
+    within = not lies_along_k(problem, _roles(swap)[1]) and turned.m <= MOST_ROWS
+    across = turned.m <= high if within else _writes_rows(turned, wide)
+    if within and across:
+        blocks = _panels_of_item(turned, limits, wide, split_k)
+    else:
+        blocks = _blocks_of_item(turned, limits, (high, wide), across, split_k)
+    if not (within or across):
+        blocks = min(blocks, 1 << (max(1, FAR_ITEMS // (high * problem.k)).bit_length() - 1))
     return Config(
-        item_m=SIDE * item_m, item_n=SIDE * item_n, order="n", swap=swap,
-        blocks=_blocks_of_item(turned, limits, SIDE * rows, SIDE * columns),
-        tile_k=_tile_k(problem), pack_rows=_must_pack(problem, swap), split_k=split_k,
+        item_m=SIDE * item_m, item_n=SIDE * item_n, blocks=blocks, across=across, within=within,
+        tile_k=TILE_STEPS, order="n", swap=swap, pack_rows=_must_pack(problem, swap),
+        split_k=split_k,
     )  # fmt: skip
 
 
-def _tile_k(problem: GemmProblem) -> int:
-    """Return the steps of k that all blocks take before the next ones.
+def _writes_rows(problem: GemmProblem, wide: int) -> bool:
+    """Return whether a work-item takes columns one after the other, though others packed them."""
+    is_near = problem.k <= TILE_STEPS and problem.k * problem.n <= NEAR_ITEMS
+    return is_near and problem.n > (LEAST_PANELS - 1) * wide
 
-    A core with 2 MiB of second cache multiplies at 0.93 TFLOP/s in place of 1.1 if 768 steps are
-    taken at once, and at 0.93 in place of 0.89 if 2048 or 3072 are: rows come from beyond it then.
+
+def _panels_of_item(problem: GemmProblem, limits: Limits, wide: int, split_k: int) -> int:
+    """Return how many neighbouring panels a work-item packs: as many as leave each core one.
+
+    Rows of neighbours share lines and pages: 16x384x69696 takes 6.7 ms with eight, 8.6 with one.
     """
-    is_near = problem.k <= MOST_NEAR * NEAR_STEPS
-    return NEAR_STEPS if is_near else ALL_STEPS
+    panels = ceil_div(problem.n, wide)
+    found = min(MOST_BLOCKS, 1 << (panels - 1).bit_length())
+    slices = problem.batch * split_k
+    while found > 1 and slices * ceil_div(panels, found) < limits.compute_units:
+        found //= 2
+    return found
 
 
-def _blocks_of_item(problem: GemmProblem, limits: Limits, rows: int, columns: int) -> int:
-    """Return the blocks of a work-item: as `gemm_register` has them, if their rows stay near."""
-    steps = replace(problem, k=ceil_div(problem.k, STEP))  # an instruction takes 32 of k
-    most = max(1, FAR_ITEMS // (rows * problem.k))
-    found = blocks_of_item(steps, limits, Tile(rows, columns // SIDE), columns)
-    return min(found, 1 << (most.bit_length() - 1))
+def _blocks_of_item(
+    problem: GemmProblem, limits: Limits, tile: tuple[int, int], across: bool, split_k: int
+) -> int:
+    """Return the blocks of a work-item, as `gemm_register` has them."""
+    along, other = (problem.n, problem.m) if across else (problem.m, problem.n)
+    high, wide = reversed(tile) if across else tile
+    slices, k = problem.batch * split_k, ceil_div(problem.k, split_k * STEP)
+    steps = replace(problem, batch=slices, m=along, n=other, k=k, bias="none")
+    return blocks_of_item(steps, limits, Tile(high, wide // SIDE), wide, MOST_BLOCKS)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
     packed = config.packed(problem)
     left, right = _roles(config.swap)
-    packs = [_pack(COLUMNS, packed[right], config.columns, COLUMN_STEPS)]
+    packs = []
+    if not config.within:
+        packs.append(_pack(COLUMNS, packed[right], config.columns, COLUMN_STEPS))
     if config.pack_rows:
         packs.append(_pack("gemm_pack_rows", packed[left], SIDE, ROW_STEPS))
     product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
@@ -317,16 +369,17 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             transpose=transpose_text(SIDE) if config.swap else "",
             **epilogue(problem, "c", split),
             text=Results(problem, config),
+            pack_ahead=AHEAD[0],
+            winding=serpentine("n", config.rows // SIDE, config.columns // SIDE),
             edge_rows=high % config.rows != 0,
-            edge_m=problem.m % config.item_m != 0,
+            edge_m=False,
             edge_n=problem.n % config.item_n != 0,
             sliced=config.is_sliced(problem),
             edge_k=config.has_narrow_step(problem),
-            shifted=config.swap and high % config.rows != 0 and high >= SIDE,
         )
 
     along_m, along_n = ceil_div(problem.m, config.item_m), ceil_div(problem.n, config.item_n)
-    if config.swap:
+    if config.swap != config.across:
         along_n = ceil_div(along_n, config.blocks)
     else:
         along_m = ceil_div(along_m, config.blocks)

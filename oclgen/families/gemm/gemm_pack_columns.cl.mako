@@ -1,24 +1,15 @@
 <%doc>
-Repacks an operand of a GEMM as panels of pairs of 16-bit items, [batch][panels][k / 2][width][2], k
-filled up with zeros to a multiple of 32: as the tile registers of AMX read columns.
+Repacks an operand of a GEMM as panels of pairs of 16-bit items, [batch][panels][k / 2][width][2]: see
+`gemm_panels`. A work-item packs `steps` steps of k of one panel. Of what lies along columns neighbouring
+work-items read neighbouring panels, whose rows share pages.
 
-A work-item packs `steps` steps of k of one panel. Past the last column of the operand a panel holds
-other items of it: their results are not stored. What lies along k turns in registers, 16 columns x
-32 steps at a time; the last steps are moved a second time where 32 does not divide k. Of what lies
-along columns neighbouring work-items read neighbouring panels, whose rows share pages, and rows are
-asked for `ahead` steps before they are read.
-
-name                kernel name
-width               columns of a panel, a multiple of 16
-steps               steps of k per work-item, a multiple of 32
-along_k             neighbours in memory are steps of k, else columns
-ahead               steps of k
+name                    kernel name
+steps                   steps of k per work-item, a multiple of 32
+width, along_k, ahead   of `gemm_panels`
 </%doc>
-<%!
-    from oclgen.families.parts.squares import SQUARE
-%>\
-<%namespace name="squares" file="squares.cl.mako"/>\
+<%namespace name="panels" file="gemm_panels.cl.mako"/>\
 <% step_dim, panel_dim = (0, 1) if along_k else (1, 0) %>\
+${panels.pack_panel(width, along_k, ahead, "__global ")}\
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${name}(
     __global const ushort *restrict source, const long offset, const int ld, const long batch,
@@ -26,50 +17,10 @@ void ${name}(
     const long packed_batch,
     const int extent, const int k)
 {
-    const int first = (int)get_global_id(${step_dim}) * ${steps}, last = min(first + ${steps}, k);
+    const int first = (int)get_global_id(${step_dim}) * ${steps};
     const int filled = min(first + ${steps}, (k + 31) / 32 * 32);
-    const int x0 = (int)get_global_id(${panel_dim}) * ${width};
-    __global const ushort *from = source + offset + (long)get_global_id(2) * batch;
     __global uint *to = (__global uint *)(packed + packed_offset + (long)get_global_id(2) * packed_batch
         + (long)get_global_id(${panel_dim}) * panel);
-    int p = first;
-% if along_k:
-    const int even = k / 2 * 2;
-    for (; p < min(last, even) && k >= 32; p += 32) {
-        const int q = min(p, even - 32);
-        for (int x = 0; x < ${width}; x += ${SQUARE}) {
-% for i in range(SQUARE):
-            __global const ushort *from${i} = from + min(x0 + x + ${i}, extent - 1) * (long)ld + q;
-            uint16 row${i} = (uint16)(as_uint8(vload16(0, from${i})), as_uint8(vload16(1, from${i})));
-% endfor
-${squares.turn("uint", "            ")}\
-% for i in range(SQUARE):
-            vstore16(row${i}, 0, to + (q / 2 + ${i}) * ${width} + x);
-% endfor
-        }
-    }
-    p = min(p, k < 32 ? first : even);
-% else:
-    // a vector that begins in a row may end in the next one, and has to end in the operand
-    for (; p + 2 <= last && (k - 2 - p) * (long)ld + extent >= x0 + ${width}; p += 2) {
-        __global const ushort *low = from + p * (long)ld + x0, *high = low + ld;
-% for x in range(0, width, 2 * SQUARE):
-        __builtin_prefetch(low + ${ahead} * (long)ld + ${x});
-        __builtin_prefetch(high + ${ahead} * (long)ld + ${x});
-% endfor
-% for x in range(0, width, SQUARE):
-        vstore16(convert_uint16(vload16(0, low + ${x})) | convert_uint16(vload16(0, high + ${x})) << 16,
-                 0, to + p / 2 * ${width} + ${x});
-% endfor
-    }
-% endif
-    for (; p < filled; p += 2) {
-        for (int x = 0; x < ${width}; ++x) {
-            const long at = ${"(x0 + x) * (long)ld + p" if along_k else "p * (long)ld + x0 + x"};
-            const bool inside = x0 + x < extent;
-            const uint low = inside && p < k ? from[at] : 0;
-            const uint high = inside && p + 1 < k ? from[at + ${"1" if along_k else "ld"}] : 0;
-            to[p / 2 * ${width} + x] = low | high << 16;
-        }
-    }
+    pack_panel(source + offset + (long)get_global_id(2) * batch, ld, extent, k, to + first / 2 * ${width},
+               (int)get_global_id(${panel_dim}) * ${width}, first, filled);
 }

@@ -146,7 +146,9 @@ def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
     return found + blocks * empty * width * problem.k * GUARDED
 
 
-def blocks_of_item(problem: GemmProblem, limits: Limits, tile: Tile, columns: int) -> int:
+def blocks_of_item(
+    problem: GemmProblem, limits: Limits, tile: Tile, columns: int, most: int = MOST_BLOCKS
+) -> int:
     """Return the tiles that a work-item computes one after the other, a power of two.
 
     More work-groups divide the work better among the cores, up to a point, and cost more to start.
@@ -156,10 +158,11 @@ def blocks_of_item(problem: GemmProblem, limits: Limits, tile: Tile, columns: in
         limits: of the device.
         tile: of the work-item.
         columns: of a tile.
+        most: tiles at most.
     """
     rows = ceil_div(problem.m, tile.rows)
     work = problem.k * tile.step + tile.rows * ROW_START + TILE_START
-    found = min(MOST_BLOCKS, 1 << (rows - 1).bit_length())
+    found = min(most, 1 << (rows - 1).bit_length())
     while found * work > GROUP_WORK:
         if found == 1 or _groups(problem, rows, columns, found) >= GROUPS * limits.compute_units:
             break
