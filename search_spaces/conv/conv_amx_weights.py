@@ -5,7 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.conv.conv_amx_weights import spreads
+from oclgen.families.conv.conv_amx_weights import guesses, spreads
 from oclgen.families.gemm.gemm_amx import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
@@ -24,8 +24,8 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         "item_m": (16, 32, 48),
         "item_n": (16, 32, 48),
         # more channels and columns read the other operand less often, and leave cores less to share
-        "loop_m": (1, 2, 4),
-        "inputs": (1, 2, 4),
+        "loop_m": _with_guesses((1, 2, 4), "loop_m", problem, limits),
+        "inputs": _with_guesses((1, 2, 4), "inputs", problem, limits),
         # operands of few steps stay near for all taps, sums of many are moved less often
         "steps": (16, 32, 64, 128),
         "rows_together": BOTH if problem.kernel_h > 1 else (True,),
@@ -34,3 +34,10 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         # more planes balance the units, and have to be added
         "split": (1, 2, 4, 8, 16, 32),
     }
+
+
+def _with_guesses(
+    values: tuple[int, ...], name: str, problem: ConvProblem, limits: Limits
+) -> tuple[int, ...]:
+    guessed = {getattr(config, name) for config in guesses(problem, limits)}
+    return tuple(sorted(guessed.union(values)))

@@ -92,7 +92,7 @@ def test_every_parameter_changes_the_text(layout: Any) -> None:
     [
         ({"item_n": 24}, ("item_n=24", "16")),
         ({"item_m": 48, "item_n": 32}, ("item_m=48", "11 tiles", "8")),
-        ({"loop_m": 8, "inputs": 8}, ("loop_m=8", "inputs=8", "192", "96")),
+        ({"loop_m": 16, "inputs": 8}, ("loop_m=16", "inputs=8", "384", "192")),
         ({"split": 99}, ("split=99", "56 steps")),
     ],
 )

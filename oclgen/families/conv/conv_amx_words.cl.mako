@@ -8,7 +8,8 @@ a row; columns of one tap are neighbours. A tile lies as [words][16 columns], th
 `by_rows` as [steps of 16 words][16 columns][16 words], its operand A.
 
 A work-item packs `span` words of a tile: it copies elements into place, and turns squares of 16 x 16
-words in registers where neighbours in memory become rows.
+words in registers where neighbours in memory become rows. Neighbours pack other tiles and planes of the
+same positions, which share lines of memory.
 
 kernel              name
 in_pixels           channels of a pixel are neighbours, else elements of a row
@@ -112,9 +113,9 @@ void ${kernel}(
     __global uint *restrict packed, const long offset_packed,
     const int batch, const int apart, const int words)
 {
-    const int first = (int)get_global_id(0) * ${span}, some = min(words - first, ${span});
-    const int plane = (int)get_global_id(1), tile = (int)get_global_id(2) % ${tiles};
-    const int group = (int)get_global_id(2) / ${tiles};
+    const int first = (int)get_global_id(2) * ${span}, some = min(words - first, ${span});
+    const int plane = (int)get_global_id(1), tile = (int)get_global_id(0) % ${tiles};
+    const int group = (int)get_global_id(0) / ${tiles};
     from += offset_from;
     __global const ushort *end = from + batch * ${groups * channels * height * width}L;
     packed += offset_packed + ((group * ${tiles}L + tile) * ${len(origins)} + plane) * words * 16 + first * 16L;
