@@ -13,7 +13,8 @@ import pytest
 from oclgen import system
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import PRODUCTS, STEP
+from oclgen.families.gemm.gemm_amx import PRODUCTS
+from oclgen.families.gemm.gemm_amx_blocks import STEP
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
 from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -24,7 +25,6 @@ from oclgen.render import dtype_preamble, render
 NAME = "attention_amx"
 PACK = "attention_amx_pack"
 
-SIDE, STEP = gemm_amx.SIDE, gemm_amx.STEP
 LEAST_ROWS = 4
 """Rows of a head of k and v from which on tiles are guessed; fewer are left to `attention_rows`."""
 MOST_UNPACKED = 64

@@ -13,6 +13,7 @@ from typing import Annotated, TypeGuard
 from oclgen.families.attention import attention_amx, attention_rows
 from oclgen.families.attention import attention_parts as parts
 from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
 from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -23,7 +24,6 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "attention_amx_grad"
 
-SIDE, STEP = gemm_amx.SIDE, gemm_amx.STEP
 LEAST_QUERIES = 8
 """Queries from which on tiles are guessed, where `attention_rows` serves, too: with 4 queries it
 takes 0.7 of their time, with 8 queries 1.2."""

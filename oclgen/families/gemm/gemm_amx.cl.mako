@@ -26,6 +26,8 @@ split_k             slices of k; each writes a plane of partial sums, which anot
 edge_rows           the rows of a work-item do not divide those of the product
 edge_n              item_n does not divide n
 edge_k              rows end within a step of 32, which is narrower
+overwritten         rows behind a row that store over what its last vector stored past n, where rows lie
+                    side by side: whole vectors take less time than halves. 0 if there are none
 winding             places of sums, of which neighbours share a row or a column
 text                terms and stores: see `gemm_register_text`
 preamble, tiles     LOAD and STORE; the tile registers
@@ -167,18 +169,20 @@ ${each_sum("TILE_STORE")}\
             }
         }
 % endfor
-        for (int m0 = column0; m0 < min(column0 + ${wide}, m); ++m0) {
+        const int end = min(column0 + ${wide}, m);
+        for (int m0 = column0; m0 < end; ++m0) {
 % for place, j in enumerate(vectors):
             const float16 acc0_${j} = vload16(${place}, turned + (m0 - column0) * ${high} + own - read);
 % endfor
 % else:
         const int n0 = column0;
-        for (int m0 = own; m0 < min(own + ${high}, m); ++m0) {
+        const int end = min(own + ${high}, m);
+        for (int m0 = own; m0 < end; ++m0) {
 % for place, j in enumerate(vectors):
             const float16 acc0_${j} = vload16(${place}, sums + (m0 - read) * ${wide});
 % endfor
 % endif
-${common.store_rows([0], vectors, 16)}\
+${common.store_rows([0], vectors, 16, exact=f" && (ld_c > n || m0 >= end - {overwritten})" if overwritten else "")}\
         }
     }
     }

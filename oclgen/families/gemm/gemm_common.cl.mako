@@ -88,8 +88,9 @@ void store_own(__global ${text.c_type} *p, const ${vector(vec)} value, const int
 <%doc>
 Stores the item_m x item_n sums of a work-item. Where its columns are `shifted`, it owns those from
 `own` on: a neighbour stores the others, and what is added to them may lie in the results' memory.
+Vectors that cross n are stored by halves, where a condition `exact` is given only if it holds.
 </%doc>
-<%def name="store_rows(rows, columns, vec, shifted=False)">\
+<%def name="store_rows(rows, columns, vec, shifted=False, exact='')">\
 % for i in rows:
 % if edge_m:
         if (m0 + ${i} < m)
@@ -104,7 +105,7 @@ Stores the item_m x item_n sums of a work-item. Where its columns are `shifted`,
                 store_own(out + ${j}, value${j}, own - n0 - ${j}${text.part_arguments(j)});
             } else
 % elif edge_n:
-            if (n0 + ${j + vec} > n) {
+            if (n0 + ${j + vec} > n${exact}) {
                 store_halves(out + ${j}, value${j}, n - n0 - ${j}${text.part_arguments(j)});
             } else
 % endif
