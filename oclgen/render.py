@@ -10,7 +10,8 @@ from oclgen.problem import Activation
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 BF16_ROUNDED = "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"
-"""A float's bits `u` as those of the nearest bf16, ties to even; some NaNs become infinities."""
+"""A float's bits `u` as those of the nearest bf16, ties to even; of NaNs some become infinities or
+zeros."""
 TF32_NEAREST = "(value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u"
 """A float's bits `value` as those of the nearest tf32, ties to even; wrong for infinities and NaNs,
 whose exponents are all ones."""
@@ -56,7 +57,8 @@ def dtype_preamble(dtype: str) -> str:
     """Return typedef `elem_t` and `LOAD{w}(p)`, `STORE{w}(v, p)` macros for storage of `dtype`.
 
     `p` points at `elem_t`; values are fp32 in registers. fp16 goes through `vload_half`, which
-    needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even.
+    needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even,
+    and a NaN stays one: NVIDIA's has all bits set, which rounding alone would make -0.
     """
     lines = [f"typedef {STORED[dtype]} elem_t;"]
     if dtype == "bf16":
@@ -104,10 +106,7 @@ def _bf16_functions() -> list[str]:
         s = "" if width == 1 else str(width)
         lines += [
             f"float{s} bf16_to_float{s}(ushort{s} h) {{ return {bf16_widened('h', width)}; }}",
-            f"ushort{s} bf16_from_float{s}(float{s} f) {{",
-            f"    const uint{s} u = as_uint{s}(f);",
-            f"    return convert_ushort{s}({BF16_ROUNDED});",
-            "}",
+            bf16_keeping_nan(f"bf16_from_float{s}", width),
         ]
     return lines
 
