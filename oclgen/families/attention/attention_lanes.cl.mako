@@ -111,9 +111,6 @@ void ${kernel}(
 % endif
     const int shared = heads / shared_by;
     const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
-% if not is_whole:
-    const int row0 = (int)get_global_id(0) * ${height * blocks};
-% endif
 % for name in ("k", "v", *(("grad_k", "grad_v") if by_keys else ())):
     ${name} += ${name}_start + batch * ${name}_batch + shared_head * ${name}_head;
 % endfor
@@ -130,23 +127,30 @@ void ${kernel}(
     mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
 % endif
     const int rows = ${"keys" if by_keys else "queries * shared_by"};
+    // vectors of all rows, which work-items share out as evenly as they can
+    const int places = (rows + ${vec - 1}) / ${vec};
+% if not is_whole:
+    const int place0 = (int)get_global_id(0) * places / (int)get_global_size(0);
+    const int filled = ((int)get_global_id(0) + 1) * places / (int)get_global_size(0) - place0;
+% endif
 % if is_whole:
     // a head has some rows more than queries, which a last tile adds nothing to
     sums += sums_start + (batch * heads + shared_head * shared_by) * (long)(queries + ${sums}) * ${pitch};
     for (long i = 0; i < shared_by * (long)(queries + ${sums}) * ${pitch // vec}; ++i) {
         vstore${vec}((${vf})(0.0f), i, sums);
     }
-    for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim});
+    const int parts = (places + ${blocks * vectors - 1}) / ${blocks * vectors};
+    for (int part = 0; part < parts; ++part) {
+    const int place0 = part * places / parts, filled = (part + 1) * places / parts - place0;
+    load_tile(rows_k, k + place0 * ${vec} * k_row, k_row, min(filled * ${vec}, rows - place0 * ${vec}), filled * ${vec}, ${dim});
 % endif
-    const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
+    const int row0 = place0 * ${vec}, blocks = (filled + ${vectors - 1}) / ${vectors};
 
     // rows past the last one are the last one again
 % if not by_keys:
     int own_query[${blocks * height}], own_head[${blocks * height}];
 % endif
-    for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int block = place / ${vectors}, vector = place % ${vectors};
+    for (int place = 0; place < filled; ++place) {
 % for name, _, _ in own:
         long rows_of_${name}[${vec}];
 % endfor
@@ -169,16 +173,16 @@ void ${kernel}(
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+        turn_in(own_${name} + place * ${size}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < ${blocks * size * vectors}; ++i) {
+    for (int i = 0; i < filled * ${size}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
 % if is_forward:
-    for (int v = 0; v < ${blocks * vectors}; ++v) {
+    for (int v = 0; v < filled; ++v) {
         top[v] = -INFINITY;
         sum[v] = 0.0f;
     }
@@ -186,40 +190,45 @@ void ${kernel}(
 % if not by_keys:
     // which others its rows see
     int first = keys, last = 0;
-    for (int r = 0; r < blocks * ${height}; ++r) {
+    for (int r = 0; r < filled * ${vec}; ++r) {
         first = min(first, ${seen.first_key("own_query[r]")});
         last = max(last, ${seen.last_key("own_query[r]")});
     }
 % else:
     const int first = ${seen.first_query("row0")};
-    const int last = ${seen.last_query(f"min(row0 + {height * blocks - 1}, keys - 1)")};
+    const int last = ${seen.last_query(f"min(row0 + filled * {vec} - 1, keys - 1)")};
     for (int head = 0; head < shared_by; ++head)
 % endif
-    for (int other0 = first; other0 < last; other0 += ${tile}) {
-        const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
+    {
+    const int tiles = max(1, (last - first + ${tile - 1}) / ${tile});
+    const int step = ((last - first + tiles - 1) / tiles + ${sums - 1}) / ${sums} * ${sums};
+    for (int other0 = first; other0 < last; other0 += step) {
+        const int count = min(step, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
 % for name, size in others:
 % if name in copied:
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
 % endfor
         for (int block = 0; block < blocks; ++block) {
+            // the first vector of the block, and its vectors
+            const int begin = block * filled / blocks, width = (block + 1) * filled / blocks - begin;
 % if is_plain:
             ${vf} highest[${vectors}];
-% for v in range(vectors):
-            highest[${v}] = top[block * ${vectors} + ${v}];
-% endfor
+            for (int v = 0; v < width; ++v) {
+                highest[v] = top[begin + v];
+            }
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores_${"local" if other in copied else "global"}(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
+<% call = f"(width, {to} + m * {vectors}, {at(other, 'm')}, count - m, own_{name} + begin * {size}, {size}{', highest' if is_plain else ''})" %>\
+                scores_${"local" if other in copied else "global"}${call};
             }
 % endfor
 % if is_forward:
             ${vf} shrink[${vectors}];
 % endif
-% for v in range(vectors):
-            {
-                const int place = block * ${vectors} + ${v};
+            for (int v = 0; v < width; ++v) {
+                const int place = begin + v;
 % if by_keys:
                 const ${vi} key = row0 + place * ${vec} + LANES;
 % else:
@@ -245,11 +254,11 @@ void ${kernel}(
 % endif
 % if is_forward:
 % if is_plain:
-                const ${vf} most = highest[${v}];
+                const ${vf} most = highest[v];
 % else:
                 ${vf} most = top[place];
                 for (int m = 0; m < count; ++m) {
-                    ${vf} value = p[m * ${vectors} + ${v}];
+                    ${vf} value = p[m * ${vectors} + v];
 % if masked:
                     value += mask_of(mask + (other0 + m) * mask_column, places);
 % endif
@@ -257,27 +266,27 @@ void ${kernel}(
                     const ${vi} key = other0 + m;
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    p[m * ${vectors} + ${v}] = value;
+                    p[m * ${vectors} + v] = value;
                     most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
 % endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[${v}] = power(top[place] - shift);
+                shrink[v] = power(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} probability = power(p[m * ${vectors} + ${v}] - shift);
+                    ${vf} probability = power(p[m * ${vectors} + v] - shift);
                     added += probability;
 % if philox:
                     probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
 % endif
-                    p[m * ${vectors} + ${v}] = probability;
+                    p[m * ${vectors} + v] = probability;
                 }
-                sum[place] = sum[place] * shrink[${v}] + added;
+                sum[place] = sum[place] * shrink[v] + added;
 % else:
                 for (int m = 0; m < count; ++m) {
-                    const int at = m * ${vectors} + ${v};
+                    const int at = m * ${vectors} + v;
                     ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
@@ -304,17 +313,16 @@ void ${kernel}(
                 }
 % endif
             }
-% endfor
 % for name, other, factors, size in results:
             {
-                __local ${vf} *to = sum_${name} + block * ${size * vectors};
+                __local ${vf} *to = sum_${name} + begin * ${size};
 % if size >= sums:
                 for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
-                    add${sums}(to + m * ${vectors}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
+                    add${sums}(width, to + m, ${size}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
                 }
 % endif
 % if size % sums:
-                add${size % sums}(to + ${size // sums * sums * vectors}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
+                add${size % sums}(width, to + ${size // sums * sums}, ${size}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
 % endif
             }
 % endfor
@@ -325,15 +333,15 @@ void ${kernel}(
             }
             for (int m = 0; m < count; m += ${sums}) {
                 add_rows(sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch},
-                         (__local const float *)(ds + m * ${vectors}), rows_k + block * ${height * pitch // vec},
-                         min(${height}, rows - row0 - block * ${height}));
+                         (__local const float *)(ds + m * ${vectors}), rows_k + begin * ${pitch},
+                         min(width * ${vec}, rows - row0 - begin * ${vec}));
             }
 % endif
         }
     }
+    }
 
-    for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int block = place / ${vectors}, vector = place % ${vectors};
+    for (int place = 0; place < filled; ++place) {
         const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
 % if is_forward:
         const ${vf} whole = sum[place];
@@ -353,7 +361,7 @@ void ${kernel}(
 % endif
         }
 % for name, _, _, size in results:
-        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
+        turn_out(${name}, rows_of_${name}, count, sum_${name} + place * ${size}, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
 % endfor
     }
 % if is_whole:

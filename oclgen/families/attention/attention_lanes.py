@@ -10,6 +10,7 @@ its keys bring one after the other. Probabilities are then computed once.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -185,6 +186,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         preamble=dtype_preamble(problem.dtype),
         counts=_counts(problem, config),
         columns=ceil_div(problem.head_dim, config.vec),
+        column_parts=_shares(ceil_div(problem.head_dim, config.vec), config.vectors),
         multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
         load_part=parts.load_part(config.vec),
         power=parts.power(config.vec),
@@ -201,6 +203,13 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         philox=problem.dropout,
         **shared,
     )
+
+
+def _shares(count: int, most: int) -> list[tuple[int, int]]:
+    """Return the first and the number of each part of `count`: parts of up to `most`, as even as can be."""
+    parts = ceil_div(count, most)
+    ends = [part * count // parts for part in range(parts + 1)]
+    return [(first, end - first) for first, end in pairwise(ends)]
 
 
 def _counts(problem: AttentionProblem, config: Config) -> list[int]:

@@ -20,7 +20,16 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
         return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
     def item(place, row, column):
         return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
+    highest = f", {vf} *most" if is_plain else ""
+    shrink = f", const {vf} *shrink" if is_forward else ""
 %>\
+<%def name="by_width(name, arguments)">\
+% for width in range(vectors, 0, -1):
+    ${"} else " if width < vectors else ""}${f"if (width == {width}) " if width > 1 else ""}{
+        ${name}${width}(${arguments});
+% endfor
+    }
+</%def>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
 
@@ -46,7 +55,7 @@ void turn(${vf} *part)
 % endfor
 }
 
-// item i of ${vec} rows of `size`, times a factor, becomes vector i * ${vectors}
+// item i of ${vec} rows of `size`, times a factor, becomes vector i
 void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
@@ -57,12 +66,12 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
 % endfor
         turn(part);
 % for lane in range(vec):
-        to[(c + ${lane}) * ${vectors}] = part[${lane}];
+        to[c + ${lane}] = part[${lane}];
 % endfor
     }
     for (; c < size; ++c) {
         for (int lane = 0; lane < ${vec}; ++lane) {
-            ((__local float *)(to + c * ${vectors}))[lane] = LOAD1(from + rows[lane] + c) * factor;
+            ((__local float *)(to + c))[lane] = LOAD1(from + rows[lane] + c) * factor;
         }
     }
 }
@@ -74,7 +83,7 @@ void turn_out(__global elem_t *to, const long *rows, const int count, __local co
     for (; c + ${vec} <= size; c += ${vec}) {
         ${vf} part[${vec}];
 % for lane in range(vec):
-        part[${lane}] = from[(c + ${lane}) * ${vectors}] * factor;
+        part[${lane}] = from[c + ${lane}] * factor;
 % endfor
         turn(part);
 % for lane in range(vec):
@@ -84,7 +93,7 @@ void turn_out(__global elem_t *to, const long *rows, const int count, __local co
 % endfor
     }
     for (; c < size; ++c) {
-        ${vf} item = from[c * ${vectors}] * factor;
+        ${vf} item = from[c] * factor;
         for (int lane = 0; lane < count; ++lane) {
             STORE1(((const float *)&item)[lane], to + rows[lane] + c);
         }
@@ -106,13 +115,14 @@ void load_tile(
 % endif
 
 % for place in sorted(set(multiplied)):
-// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with a block of own rows, of
-// `size` items
+% for width in range(1, vectors + 1):
+// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own
+// rows, of `size` items each
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
-void scores_${place}(
-    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
+void scores_${place}${width}(
+    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
 {
 % if place == "global":
 % for m in range(sums):
@@ -120,57 +130,76 @@ void scores_${place}(
 % endfor
 % endif
 % for m in range(sums):
-    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
+    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
     for (int i = 0; i < size; ++i) {
-% for v in range(vectors):
-        const ${vf} own${v} = own[i * ${vectors} + ${v}];
+% for v in range(width):
+        const ${vf} own${v} = own[i${f" + {v} * size" if v else ""}];
 % endfor
 % for m in range(sums):
         const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
-% for v in range(vectors):
+% for v in range(width):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
 % endfor
     }
+% for v in range(width):
+% if is_plain:
+    ${vf} most${v} = most[${v}];
+% endif
 % for m in range(sums):
-% for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
 % if is_plain:
-    most[${v}] = select(most[${v}], sum${m}_${v}, sum${m}_${v} > most[${v}]);  // one instruction, which fmax is not
+    most${v} = select(most${v}, sum${m}_${v}, sum${m}_${v} > most${v});  // one instruction, which fmax is not
 % endif
 % endfor
+% if is_plain:
+    most[${v}] = most${v};
+% endif
 % endfor
 }
 
 % endfor
-% for items in counts:
+void scores_${place}(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
+{
+${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if is_plain else ''}")}\
+}
 
-// to[item][vector] += the products of ${items} items of `count` other rows with factors of a block's rows
-void add${items}(
-    __local ${vf} *to, ${others("local")}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
+% endfor
+% for items in counts:
+% for width in range(1, vectors + 1):
+
+// to[vector][item] += the products of ${items} items of `count` other rows with factors of ${width} vectors of own rows;
+// vectors lie `size` items apart
+void add${items}_${width}(__local ${vf} *to, const int size, ${others("local")}, __local const ${vf} *factors${shrink})
 {
 % for m in range(items):
-% for v in range(vectors):
-    ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
+% for v in range(width):
+    ${vf} sum${m}_${v} = to[${m}${f" + {v} * size" if v else ""}]${f" * shrink[{v}]" if is_forward else ""};
 % endfor
 % endfor
     for (int row = 0; row < count; ++row) {
-% for v in range(vectors):
+% for v in range(width):
         const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
 % endfor
 % for m in range(items):
         const float other${m} = ${item("local", "row", m)};
-% for v in range(vectors):
+% for v in range(width):
         sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
 % endfor
 % endfor
     }
 % for m in range(items):
-% for v in range(vectors):
-    to[${m * vectors + v}] = sum${m}_${v};
+% for v in range(width):
+    to[${m}${f" + {v} * size" if v else ""}] = sum${m}_${v};
 % endfor
 % endfor
+}
+% endfor
+
+void add${items}(const int width, __local ${vf} *to, const int size, ${others("local")}, __local const ${vf} *factors${shrink})
+{
+${by_width(f"add{items}_", f"to, size, other, pitch, count, factors{', shrink' if is_forward else ''}")}\
 }
 % endfor
 % if direction == "bwd":
@@ -178,8 +207,7 @@ void add${items}(
 // sums[row][item] += the products of ${sums} rows of factors, a factor for each of `count` keys, with the keys
 void add_rows(__global float *sums, __local const float *factors, __local const ${vf} *keys, const int count)
 {
-% for first in range(0, columns, vectors):
-<% width = min(vectors, columns - first) %>\
+% for first, width in column_parts:
     {
 % for m in range(sums):
 % for v in range(width):
