@@ -48,12 +48,23 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
     pitch = -(-dim // vec) * vec
+    def pitch_of(size):
+        return -(-size // vec) * vec
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def tile_of(name, size):
         return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
 %>\
+<%def name="some_rows(left, name, arguments, row)">\
+                if (${left} > ${rows_at_once[1]}) {
+                    ${name}${rows_at_once[0]}(${arguments});
+                    ${row} += ${rows_at_once[0]};
+                } else {
+                    ${name}${rows_at_once[1]}(${arguments});
+                    ${row} += ${rows_at_once[1]};
+                }
+</%def>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
@@ -87,7 +98,7 @@ void ${kernel}(
     ${tile_of(f"own_{name}", blocks * size * vectors)};
 % endfor
 % for name, _, _, size in results:
-    ${tile_of(f"sum_{name}", blocks * size * vectors)};
+    ${tile_of(f"sum_{name}", blocks * height * -(-size // vec))};
 % endfor
 % for name, size in others:
 % if name in copied:
@@ -177,7 +188,7 @@ void ${kernel}(
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < filled * ${size}; ++i) {
+    for (int i = 0; i < filled * ${vec * -(-size // vec)}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
@@ -313,17 +324,11 @@ void ${kernel}(
                 }
 % endif
             }
+            const int own_rows = min(width * ${vec}, rows - row0 - begin * ${vec});
 % for name, other, factors, size in results:
-            {
-                __local ${vf} *to = sum_${name} + begin * ${size};
-% if size >= sums:
-                for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
-                    add${sums}(width, to + m, ${size}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
-                }
-% endif
-% if size % sums:
-                add${size % sums}(width, to + ${size // sums * sums}, ${size}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
-% endif
+            for (int row = 0; row < own_rows;) {
+                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of(size)};
+${some_rows("own_rows - row", f"add_{size}_", f"to, (__local const float *){factors} + row, {at(other, '0')}, count" + (", (const float *)shrink + row" if is_forward else ""), "row")}\
             }
 % endfor
 % if is_whole:
@@ -331,44 +336,38 @@ void ${kernel}(
             for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
-            for (int m = 0; m < count; m += ${sums}) {
-                add_rows(sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch},
-                         (__local const float *)(ds + m * ${vectors}), rows_k + begin * ${pitch},
-                         min(width * ${vec}, rows - row0 - begin * ${vec}));
+            for (int m = 0; m < count;) {
+                __global float *to = sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch};
+${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {vectors}), (__local const float *)rows_k + begin * {vec * pitch}, {pitch}, own_rows", "m")}\
             }
 % endif
         }
     }
     }
 
+    const int own_rows = min(filled * ${vec}, rows - row0);
+% if is_forward:
     for (int place = 0; place < filled; ++place) {
-        const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
-% if is_forward:
         const ${vf} whole = sum[place];
-        const ${vf} factor = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
+        sum[place] = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        const ${vf} ends = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+        top[place] = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+    }
 % endif
-% for name, *_ in results:
-        long rows_of_${name}[${vec}];
-% endfor
-        for (int lane = 0; lane < count; ++lane) {
-% for name, *_ in results:
-            rows_of_${name}[lane] = ${f"(row + lane) * {name}_row" if by_keys else f"own_head[place * {vec} + lane] * {name}_head + own_query[place * {vec} + lane] * {name}_row"};
-% endfor
+    for (int r = 0; r < own_rows; ++r) {
 % if is_forward:
-            lse[row + lane] = ((const float *)&ends)[lane];
+        lse[row0 + r] = ((const float *)top)[r];
 % endif
-        }
 % for name, _, _, size in results:
-        turn_out(${name}, rows_of_${name}, count, sum_${name} + place * ${size}, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
+        store_row(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
+                  (__local const float *)sum_${name} + r * ${pitch_of(size)}, ${size}, ${"((const float *)sum)[r]" if is_forward else "1.0f" if name == "grad_v" else "scale"});
 % endfor
     }
 % if is_whole:
     }
     for (int head = 0; head < shared_by; ++head) {
         for (int query = 0; query < queries; ++query) {
-            store_row(grad_q + head * grad_q_head + query * grad_q_row,
+            store_sums(grad_q + head * grad_q_head + query * grad_q_row,
                       sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim}, scale);
         }
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from math import gcd
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -57,6 +58,17 @@ class Config(BaseConfig):
         """Rows of a block: a lane for each."""
         return self.vec * self.vectors
 
+    @property
+    def rows_at_once(self) -> tuple[int, int]:
+        """Rows of results whose sums are in registers at once, and those of the last ones."""
+        rows = gcd(self.vec, self.sums)
+        return rows, max(1, rows // 2)
+
+    @property
+    def columns(self) -> int:
+        """Vectors of items of each of these rows."""
+        return min(4, self.sums * self.vectors // self.rows_at_once[0])
+
     def local_bytes(self, problem: AttentionProblem) -> int:
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
@@ -66,7 +78,8 @@ class Config(BaseConfig):
         others = sum(pitches[name] for name in copied(problem))
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
-        blocks = self.blocks * self.height * (own + sum(_results(problem)) + as_they_lie)
+        results = sum(round_up(size, self.vec) for size in _results(problem))
+        blocks = self.blocks * self.height * (own + results + as_they_lie)
         return FLOAT_BYTES * (blocks + self.tile * (others + scores))
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
@@ -174,6 +187,7 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
 def _text(problem: AttentionProblem, config: Config) -> str:
     is_plain = not (problem.is_gradient or problem.mask or parts.seen(problem).is_limited)
     shared = asdict(config) | {
+        "rows_at_once": config.rows_at_once,
         "direction": problem.direction,
         "masked": problem.mask,
         "is_plain": is_plain,
@@ -184,9 +198,11 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
-        counts=_counts(problem, config),
-        columns=ceil_div(problem.head_dim, config.vec),
-        column_parts=_shares(ceil_div(problem.head_dim, config.vec), config.vectors),
+        dim=problem.head_dim,
+        parts_of={
+            size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
+        },
+        added="local" if set(ADDED[problem.direction]) <= set(copied(problem)) else "global",
         multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
         load_part=parts.load_part(config.vec),
         power=parts.power(config.vec),
@@ -210,14 +226,6 @@ def _shares(count: int, most: int) -> list[tuple[int, int]]:
     parts = ceil_div(count, most)
     ends = [part * count // parts for part in range(parts + 1)]
     return [(first, end - first) for first, end in pairwise(ends)]
-
-
-def _counts(problem: AttentionProblem, config: Config) -> list[int]:
-    """Return how many items of rows that are results have their sums in registers at once."""
-    counts = {
-        part for size in _results(problem) for part in (min(config.sums, size), size % config.sums)
-    }
-    return sorted(counts - {0})
 
 
 def _others(problem: AttentionProblem) -> dict[str, int]:

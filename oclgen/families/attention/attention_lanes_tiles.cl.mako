@@ -21,8 +21,40 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
     def item(place, row, column):
         return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
     highest = f", {vf} *most" if is_plain else ""
-    shrink = f", const {vf} *shrink" if is_forward else ""
 %>\
+<%def name="add_rows(name, to, place, rows, parts, step, row_step, shrinks)">\
+<% columns = sum(width for _, width in parts) %>\
+
+// sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
+void ${name}(__${to} float *sums, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
+{
+% for first, width in parts:
+    {
+% for m in range(rows):
+% for c in range(width):
+        ${vf} sum${m}_${c} = vload${vec}(${m * columns + first + c}, sums)${f" * shrink[{m}]" if shrinks else ""};
+% endfor
+% endfor
+        for (int row = 0; row < count; ++row) {
+% for c in range(width):
+            const ${vf} items${c} = ${f"vload{vec}" if place == "local" else f"LOADAT{vec}"}(${first + c}, other + row * pitch);
+% endfor
+% for m in range(rows):
+            const float factor${m} = factors[${step} + ${m}${row_step}];
+% for c in range(width):
+            sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
+% endfor
+% endfor
+        }
+% for m in range(rows):
+% for c in range(width):
+        vstore${vec}(sum${m}_${c}, ${m * columns + first + c}, sums);
+% endfor
+% endfor
+    }
+% endfor
+}
+</%def>\
 <%def name="by_width(name, arguments)">\
 % for width in range(vectors, 0, -1):
     ${"} else " if width < vectors else ""}${f"if (width == {width}) " if width > 1 else ""}{
@@ -31,6 +63,7 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
     }
 </%def>\
 ${preamble}
+#define LOADAT${vec}(at, p) LOAD${vec}((p) + (at) * ${vec})
 #define LANES ((${vi})(${lanes}))
 
 ${load_part}
@@ -72,30 +105,6 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
     for (; c < size; ++c) {
         for (int lane = 0; lane < ${vec}; ++lane) {
             ((__local float *)(to + c))[lane] = LOAD1(from + rows[lane] + c) * factor;
-        }
-    }
-}
-
-// the way back, of the first `count` rows
-void turn_out(__global elem_t *to, const long *rows, const int count, __local const ${vf} *from, const int size, const ${vf} factor)
-{
-    int c = 0;
-    for (; c + ${vec} <= size; c += ${vec}) {
-        ${vf} part[${vec}];
-% for lane in range(vec):
-        part[${lane}] = from[c + ${lane}] * factor;
-% endfor
-        turn(part);
-% for lane in range(vec):
-        if (${lane} < count) {
-            STORE${vec}(part[${lane}], to + rows[${lane}] + c);
-        }
-% endfor
-    }
-    for (; c < size; ++c) {
-        ${vf} item = from[c] * factor;
-        for (int lane = 0; lane < count; ++lane) {
-            STORE1(((const float *)&item)[lane], to + rows[lane] + c);
         }
     }
 }
@@ -166,75 +175,19 @@ ${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if i
 }
 
 % endfor
-% for items in counts:
-% for width in range(1, vectors + 1):
-
-// to[vector][item] += the products of ${items} items of `count` other rows with factors of ${width} vectors of own rows;
-// vectors lie `size` items apart
-void add${items}_${width}(__local ${vf} *to, const int size, ${others("local")}, __local const ${vf} *factors${shrink})
-{
-% for m in range(items):
-% for v in range(width):
-    ${vf} sum${m}_${v} = to[${m}${f" + {v} * size" if v else ""}]${f" * shrink[{v}]" if is_forward else ""};
+% for size, parts in parts_of.items():
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(f"add_{size}_{rows}", "local", added, rows, parts, f"row * {height}", "", is_forward)}\
 % endfor
-% endfor
-    for (int row = 0; row < count; ++row) {
-% for v in range(width):
-        const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
-% endfor
-% for m in range(items):
-        const float other${m} = ${item("local", "row", m)};
-% for v in range(width):
-        sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
-% endfor
-% endfor
-    }
-% for m in range(items):
-% for v in range(width):
-    to[${m}${f" + {v} * size" if v else ""}] = sum${m}_${v};
-% endfor
-% endfor
-}
-% endfor
-
-void add${items}(const int width, __local ${vf} *to, const int size, ${others("local")}, __local const ${vf} *factors${shrink})
-{
-${by_width(f"add{items}_", f"to, size, other, pitch, count, factors{', shrink' if is_forward else ''}")}\
-}
 % endfor
 % if direction == "bwd":
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(f"add_queries{rows}", "global", "local", rows, parts_of[dim], "row", f" * {height}", False)}\
+% endfor
+% endif
+% for name, place in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
 
-// sums[row][item] += the products of ${sums} rows of factors, a factor for each of `count` keys, with the keys
-void add_rows(__global float *sums, __local const float *factors, __local const ${vf} *keys, const int count)
-{
-% for first, width in column_parts:
-    {
-% for m in range(sums):
-% for v in range(width):
-        ${vf} sum${m}_${v} = vload${vec}(${m * columns + first + v}, sums);
-% endfor
-% endfor
-        for (int key = 0; key < count; ++key) {
-% for v in range(width):
-            const ${vf} items${v} = keys[key * ${columns} + ${first + v}];
-% endfor
-% for m in range(sums):
-            const float factor${m} = factors[${m * height} + key];
-% for v in range(width):
-            sum${m}_${v} = factor${m} * items${v} + sum${m}_${v};
-% endfor
-% endfor
-        }
-% for m in range(sums):
-% for v in range(width):
-        vstore${vec}(sum${m}_${v}, ${m * columns + first + v}, sums);
-% endfor
-% endfor
-    }
-% endfor
-}
-
-void store_row(__global elem_t *row, __global const float *from, const int size, const float factor)
+void ${name}(__global elem_t *row, __${place} const float *from, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
@@ -244,7 +197,7 @@ void store_row(__global elem_t *row, __global const float *from, const int size,
         STORE1(from[c] * factor, row + c);
     }
 }
-% endif
+% endfor
 % if masked:
 
 // the mask of ${vec} scores, which lie at any places
