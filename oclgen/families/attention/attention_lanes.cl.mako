@@ -17,6 +17,7 @@ blocks      blocks of a work-item, which share the tiles
 copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
 dim, dim_v  items of a row of q and k, and of v
 seen        which keys a query sees: see `Seen`
+joined      tiles go on from the queries of one head to those of the next one that shares k and v: all scores count
 masked      there is an additive mask
 philox      whether probabilities are dropped
 
@@ -207,19 +208,37 @@ void ${kernel}(
     }
 % else:
     const int first = ${seen.first_query("row0")};
+% if joined:
+    const int last = queries * shared_by, head = 0;
+% else:
     const int last = ${seen.last_query(f"min(row0 + filled * {vec} - 1, keys - 1)")};
     for (int head = 0; head < shared_by; ++head)
+% endif
 % endif
     {
     const int tiles = max(1, (last - first + ${tile - 1}) / ${tile});
     const int step = ((last - first + tiles - 1) / tiles + ${sums - 1}) / ${sums} * ${sums};
     for (int other0 = first; other0 < last; other0 += step) {
         const int count = min(step, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
+% if joined:
+        if (place0 == 0 || tiles > 1) {  // else the tile has all rows, and stays
+            for (int row = 0, of_head = other0 / queries, query = other0 % queries; row < all; ++row) {
+% for name, size in others:
+                load_row(tile_${name} + row * ${pitches[name] // vec}, ${name} + of_head * ${name}_head + query * ${name}_row, ${size});
+% endfor
+                if (row < count - 1 && ++query == queries) {
+                    query = 0;
+                    ++of_head;
+                }
+            }
+        }
+% else:
 % for name, size in others:
 % if name in copied:
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
 % endfor
+% endif
         for (int block = 0; block < blocks; ++block) {
             // the first vector of the block, and its vectors
             const int begin = block * filled / blocks, width = (block + 1) * filled / blocks - begin;
@@ -368,7 +387,7 @@ ${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {
     for (int head = 0; head < shared_by; ++head) {
         for (int query = 0; query < queries; ++query) {
             store_sums(grad_q + head * grad_q_head + query * grad_q_row,
-                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim}, scale);
+                       sums + (head * (long)(queries${"" if joined else f" + {sums}"}) + query) * ${pitch}, ${dim}, scale);
         }
     }
 % endif

@@ -32,11 +32,6 @@ KERNELS = {
 }
 ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "grad")}
 """The other rows that results are sums of. Others are multiplied once for each block."""
-ITEMS_PER_UNIT = 4
-"""Work-items that a core wants before more rows of one share what it reads."""
-LEAST_SAVED = 1.2
-"""Rows of blocks of two vectors for each row of blocks of one from which on these are guessed: 40
-rows, 64 for 48, take 0.8 of the time, 71 rows, 96 for 80, 0.84 to 0.99, 104 rows 1.04 to 1.07."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -125,40 +120,26 @@ def _by_keys(problem: AttentionProblem) -> bool:
     return problem.direction in ("bwd_kv", "bwd")
 
 
+def _sees_all(problem: AttentionProblem) -> bool:
+    """Say whether scores are what the products are, for each query and key."""
+    return not (problem.mask or parts.seen(problem).is_limited)
+
+
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    vectors, sums = _in_registers(rows_of(problem), vec, limits)
-    one = Config(vec, vectors, sums, tile=48)
-    two = replace(one, blocks=2)
-    four = replace(one, blocks=4)  # reads tiles half as often, but shares out fewer work-items
-    work_items = problem.batch * problem.kv_heads
-    if problem.direction != "bwd":
-        work_items *= ceil_div(rows_of(problem), four.height * four.blocks)
-    short = replace(one, tile=sums)  # for long rows and little local memory
+    if rows_of(problem) <= vec:
+        one = Config(vec, vectors=1, sums=12, tile=48)
+    else:  # as many sums as registers hold beside the vectors and a number that all are multiplied by
+        one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
+    two = replace(one, blocks=2)  # reads tiles half as often
+    short = replace(one, tile=one.sums)  # for long rows and little local memory
     least = replace(short, vec=4, vectors=1)
-    if parts.seen(problem).is_limited:
-        first = one  # rows that see different keys share few
-    else:
-        first = two if work_items < ITEMS_PER_UNIT * limits.compute_units else four
-    return [*dict.fromkeys((first, two, one, short, least))]
-
-
-def _in_registers(rows: int, vec: int, limits: Limits) -> tuple[int, int]:
-    """Return the vectors of a block of rows, and the sums of each that registers hold.
-
-    Two vectors load a number for two multiply-adds. One fills its lanes better where the last block
-    would be half empty; with 32 registers it has twice as many sums, and then hardly waits.
-    """
-    sums = 12 if limits.has_32_vectors else 6
-    if rows <= vec:
-        return 1, sums
-    of_one, of_two = round_up(rows, vec), round_up(rows, 2 * vec)
-    if limits.has_32_vectors and of_two >= LEAST_SAVED * of_one:
-        return 1, 2 * sums
-    return 2, sums
+    # rows that see different keys share few
+    first = (one,) if parts.seen(problem).is_limited else (two, one)
+    return [*first, short, least]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
@@ -185,7 +166,7 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
-    is_plain = not (problem.is_gradient or problem.mask or parts.seen(problem).is_limited)
+    is_plain = not problem.is_gradient and _sees_all(problem)
     shared = asdict(config) | {
         "rows_at_once": config.rows_at_once,
         "direction": problem.direction,
@@ -216,6 +197,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim=problem.head_dim,
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
+        joined=_by_keys(problem) and _sees_all(problem) and not problem.dropout,
         philox=problem.dropout,
         **shared,
     )

@@ -110,15 +110,19 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
 }
 
 % if copied or direction == "bwd":
+void load_row(__local ${vf} *to, __global const elem_t *row, const int size)
+{
+    for (int c = 0; c < size; c += ${vec}) {
+        *to++ = load_part(row + c, size - c);
+    }
+}
+
 // `all` rows, of which those past `count` are the last one again
 void load_tile(
     __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
 {
     for (int row = 0; row < all; ++row) {
-        __global const elem_t *from = rows + min(row, count - 1) * pitch;
-        for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(from + c, size - c);
-        }
+        load_row(tile + row * ((size + ${vec - 1}) / ${vec}), rows + min(row, count - 1) * pitch, size);
     }
 }
 % endif
