@@ -68,12 +68,24 @@ ${preamble}
 
 ${load_part}
 ${power}
-// two vectors made of one or two neighbouring lanes of each in turn, within 16 bytes
-% for name, picks in (("LOW", (0, 4, 1, 5)), ("HIGH", (2, 6, 3, 7)), ("LOW2", (0, 1, 4, 5)), ("HIGH2", (2, 3, 6, 7))):
-#define ${name}(a, b) ((${vf})(${", ".join(f"({'ab'[pick // 4]}).s{first + pick % 4:x}" for first in range(0, vec, 4) for pick in picks)}))
-% endfor
+<%
+    def picked(picks):
+        """Places of two vectors, those of the second counted on from the first's: some of each 16 bytes of both."""
+        return ", ".join(str(first + pick % 4 + pick // 4 * vec) for first in range(0, vec, 4) for pick in picks)
+    def quarters(odd):
+        """Places of every other 16 bytes, from the first or second on, of one vector and then of the other."""
+        return ", ".join(str(first + i) for first in range(4 * odd, 2 * vec, 8) for i in range(4))
+%>\
+#define LOW(a, b) __builtin_shufflevector(a, b, ${picked((0, 4, 1, 5))})
+#define HIGH(a, b) __builtin_shufflevector(a, b, ${picked((2, 6, 3, 7))})
+#define LOW2(a, b) __builtin_shufflevector(a, b, ${picked((0, 1, 4, 5))})
+#define HIGH2(a, b) __builtin_shufflevector(a, b, ${picked((2, 3, 6, 7))})
+% if vec > 4:
+#define EVEN(a, b) __builtin_shufflevector(a, b, ${quarters(0)})
+#define ODD(a, b) __builtin_shufflevector(a, b, ${quarters(1)})
+% endif
 
-// part[i] = lane i of each
+// part[i] = lane i of each: 4 x 4 within 16 bytes, then these as one
 void turn(${vf} *part)
 {
 % for q in range(0, vec, 4):
@@ -82,9 +94,20 @@ void turn(${vf} *part)
     const ${vf} t${q} = LOW2(a${q}, b${q}), t${q + 1} = HIGH2(a${q}, b${q});
     const ${vf} t${q + 2} = LOW2(c${q}, d${q}), t${q + 3} = HIGH2(c${q}, d${q});
 % endfor
-% for i in range(vec):
-<% group = "s" + "".join(f"{lane:x}" for lane in range(i // 4 * 4, i // 4 * 4 + 4)) %>\
-    part[${i}] = (${vf})(${", ".join(f"t{q + i % 4}.{group}" for q in range(0, vec, 4))});
+% for i in range(4):
+% if vec == 4:
+    part[${i}] = t${i};
+% elif vec == 8:
+    part[${i}] = EVEN(t${i}, t${i + 4});
+    part[${i + 4}] = ODD(t${i}, t${i + 4});
+% else:
+    const ${vf} even${i} = EVEN(t${i}, t${i + 4}), even${i + 8} = EVEN(t${i + 8}, t${i + 12});
+    const ${vf} odd${i} = ODD(t${i}, t${i + 4}), odd${i + 8} = ODD(t${i + 8}, t${i + 12});
+    part[${i}] = EVEN(even${i}, even${i + 8});
+    part[${i + 4}] = EVEN(odd${i}, odd${i + 8});
+    part[${i + 8}] = ODD(even${i}, even${i + 8});
+    part[${i + 12}] = ODD(odd${i}, odd${i + 8});
+% endif
 % endfor
 }
 
