@@ -4,18 +4,21 @@ Attention on processors with a row in every lane, forward and backward, in one p
 A work-item owns rows: queries, or keys where gradients of k and v are asked for. It turns them once,
 so that a vector holds one item of `vec` rows, and meets the other rows tile by tile. These stay as
 they lie: each of their items is multiplied with vectors of own rows. So nothing else is turned,
-and what softmax finds for a row it finds for a vector of rows.
+and what softmax finds for a row it finds for a vector of rows. Results are sums of other rows times
+factors, whose vectors hold items: no lane is empty there, and nothing is turned back.
 
 tiles       text of attention_lanes_tiles.cl.mako
 kernel      its name
 direction   fwd, bwd_q, bwd_kv or bwd
 vec         lanes of a vector
-vectors     vectors of a block of own rows
-sums        other rows, or items of an own row, whose sums are in registers at once, for a block
+vectors     vectors of a block of own rows, at most: blocks are as even as can be
+sums        other rows whose scores are in registers at once, for a block
+rows_at_once  rows of results whose sums are there, and of the last ones
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
 copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
 dim, dim_v  items of a row of q and k, and of v
+pitch_of    the same in whole vectors
 seen        which keys a query sees: see `Seen`
 joined      tiles go on from the queries of one head to those of the next one that shares k and v: all scores count
 masked      there is an additive mask
@@ -41,16 +44,14 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         "bwd_q": (("grad_q", "k", "ds", dim),),
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
     }["bwd_kv" if is_whole else direction]
-    pitches = {other: -(-size // vec) * vec for other, size in others}
+    pitches = {other: pitch_of[size] for other, size in others}
     def at(other, row, item="0"):
         """The address of an item of another row, and what is between rows."""
         if other in copied:
             return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
-    pitch = -(-dim // vec) * vec
-    def pitch_of(size):
-        return -(-size // vec) * vec
+    pitch = pitch_of[dim]
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
@@ -99,7 +100,7 @@ void ${kernel}(
     ${tile_of(f"own_{name}", blocks * size * vectors)};
 % endfor
 % for name, _, _, size in results:
-    ${tile_of(f"sum_{name}", blocks * height * -(-size // vec))};
+    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size])};
 % endfor
 % for name, size in others:
 % if name in copied:
@@ -139,7 +140,7 @@ void ${kernel}(
     mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
 % endif
     const int rows = ${"keys" if by_keys else "queries * shared_by"};
-    // vectors of all rows, which work-items share out as evenly as they can
+    // vectors of all rows, which work-items share out as evenly as can be
     const int places = (rows + ${vec - 1}) / ${vec};
 % if not is_whole:
     const int place0 = (int)get_global_id(0) * places / (int)get_global_size(0);
@@ -189,7 +190,7 @@ void ${kernel}(
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < filled * ${vec * -(-size // vec)}; ++i) {
+    for (int i = 0; i < filled * ${pitch_of[size]}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
@@ -216,6 +217,7 @@ void ${kernel}(
 % endif
 % endif
     {
+    // tiles are as even as can be, too
     const int tiles = max(1, (last - first + ${tile - 1}) / ${tile});
     const int step = ((last - first + tiles - 1) / tiles + ${sums - 1}) / ${sums} * ${sums};
     for (int other0 = first; other0 < last; other0 += step) {
@@ -346,7 +348,7 @@ void ${kernel}(
             const int own_rows = min(width * ${vec}, rows - row0 - begin * ${vec});
 % for name, other, factors, size in results:
             for (int row = 0; row < own_rows;) {
-                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of(size)};
+                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of[size]};
 ${some_rows("own_rows - row", f"add_{size}_", f"to, (__local const float *){factors} + row, {at(other, '0')}, count" + (", (const float *)shrink + row" if is_forward else ""), "row")}\
             }
 % endfor
@@ -379,7 +381,7 @@ ${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {
 % endif
 % for name, _, _, size in results:
         store_row(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
-                  (__local const float *)sum_${name} + r * ${pitch_of(size)}, ${size}, ${"((const float *)sum)[r]" if is_forward else "1.0f" if name == "grad_v" else "scale"});
+                  (__local const float *)sum_${name} + r * ${pitch_of[size]}, ${size}, ${"((const float *)sum)[r]" if is_forward else "1.0f" if name == "grad_v" else "scale"});
 % endfor
     }
 % if is_whole:

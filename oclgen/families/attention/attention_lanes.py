@@ -32,6 +32,8 @@ KERNELS = {
 }
 ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "grad")}
 """The other rows that results are sums of. Others are multiplied once for each block."""
+ITEMS_PER_UNIT = 4
+"""Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -132,14 +134,17 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     vec = max(4, min(16, limits.native_float_width))
     if rows_of(problem) <= vec:
         one = Config(vec, vectors=1, sums=12, tile=48)
-    else:  # as many sums as registers hold beside the vectors and a number that all are multiplied by
+    else:  # as many sums as registers hold, beside a vector of each row and a number for all
         one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
-    two = replace(one, blocks=2)  # reads tiles half as often
+    two = replace(one, blocks=2)  # reads tiles half as often, but shares out fewer work-items
+    work_items = problem.batch * problem.kv_heads
+    if problem.direction != "bwd":
+        work_items *= ceil_div(rows_of(problem), two.height * two.blocks)
+    # rows that see different keys share few
+    is_one = parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units
     short = replace(one, tile=one.sums)  # for long rows and little local memory
     least = replace(short, vec=4, vectors=1)
-    # rows that see different keys share few
-    first = (one,) if parts.seen(problem).is_limited else (two, one)
-    return [*first, short, least]
+    return [*((one,) if is_one else (two, one)), short, least]
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
@@ -169,6 +174,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     is_plain = not problem.is_gradient and _sees_all(problem)
     shared = asdict(config) | {
         "rows_at_once": config.rows_at_once,
+        "dim": problem.head_dim,
         "direction": problem.direction,
         "masked": problem.mask,
         "is_plain": is_plain,
@@ -179,11 +185,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
-        dim=problem.head_dim,
         parts_of={
             size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
         },
-        added="local" if set(ADDED[problem.direction]) <= set(copied(problem)) else "global",
         multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
         load_part=parts.load_part(config.vec),
         power=parts.power(config.vec),
@@ -194,8 +198,8 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         NAME,
         tiles=tiles,
         kernel=KERNELS[problem.direction],
-        dim=problem.head_dim,
         dim_v=problem.value_dim,
+        pitch_of={dim: round_up(dim, config.vec) for dim in (problem.head_dim, problem.value_dim)},
         seen=parts.seen(problem),
         joined=_by_keys(problem) and _sees_all(problem) and not problem.dropout,
         philox=problem.dropout,
@@ -204,9 +208,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
 
 
 def _shares(count: int, most: int) -> list[tuple[int, int]]:
-    """Return the first and the number of each part of `count`: parts of up to `most`, as even as can be."""
-    parts = ceil_div(count, most)
-    ends = [part * count // parts for part in range(parts + 1)]
+    """Return the first and the number of each part of `count`: up to `most`, as even as can be."""
+    shares = ceil_div(count, most)
+    ends = [share * count // shares for share in range(shares + 1)]
     return [(first, end - first) for first, end in pairwise(ends)]
 
 

@@ -5,8 +5,9 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
-counts      items of an own row that are summed at once
-columns     vectors of a row of grad_q: of all gradients at once
+dim         items of a row of q and k
+rows_at_once  rows of results whose sums are in registers at once, and of the last ones
+parts_of    for rows of so many items, the first and the number of the vectors whose sums are there
 copied      names of the other rows that are copied to local memory
 multiplied  where scores find other rows: local or global, for each product
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
@@ -22,11 +23,11 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
         return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
     highest = f", {vf} *most" if is_plain else ""
 %>\
-<%def name="add_rows(name, to, place, rows, parts, step, row_step, shrinks)">\
+<%def name="add_rows(name, to, rows, parts, step, row_step, shrinks)">\
 <% columns = sum(width for _, width in parts) %>\
 
 // sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
-void ${name}(__${to} float *sums, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
+void ${name}(__${to} float *sums, __local const float *factors, ${others("local")}${", const float *shrink" if shrinks else ""})
 {
 % for first, width in parts:
     {
@@ -37,7 +38,7 @@ void ${name}(__${to} float *sums, __local const float *factors, ${others(place)}
 % endfor
         for (int row = 0; row < count; ++row) {
 % for c in range(width):
-            const ${vf} items${c} = ${f"vload{vec}" if place == "local" else f"LOADAT{vec}"}(${first + c}, other + row * pitch);
+            const ${vf} items${c} = vload${vec}(${first + c}, other + row * pitch);
 % endfor
 % for m in range(rows):
             const float factor${m} = factors[${step} + ${m}${row_step}];
@@ -63,7 +64,6 @@ void ${name}(__${to} float *sums, __local const float *factors, ${others(place)}
     }
 </%def>\
 ${preamble}
-#define LOADAT${vec}(at, p) LOAD${vec}((p) + (at) * ${vec})
 #define LANES ((${vi})(${lanes}))
 
 ${load_part}
@@ -204,12 +204,12 @@ ${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if i
 % endfor
 % for size, parts in parts_of.items():
 % for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_{size}_{rows}", "local", added, rows, parts, f"row * {height}", "", is_forward)}\
+${add_rows(f"add_{size}_{rows}", "local", rows, parts, f"row * {height}", "", is_forward)}\
 % endfor
 % endfor
 % if direction == "bwd":
 % for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_queries{rows}", "global", "local", rows, parts_of[dim], "row", f" * {height}", False)}\
+${add_rows(f"add_queries{rows}", "global", rows, parts_of[dim], "row", f" * {height}", False)}\
 % endfor
 % endif
 % for name, place in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
