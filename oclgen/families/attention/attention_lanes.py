@@ -136,21 +136,30 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         one = Config(vec, vectors=1, sums=12, tile=48)
     else:  # as many sums as registers hold, beside a vector of each row and a number for all
         one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
-    two = replace(one, blocks=2)  # reads tiles half as often, but shares out fewer work-items
-    work_items = problem.batch * problem.kv_heads
-    if problem.direction != "bwd":
-        work_items *= ceil_div(rows_of(problem), two.height * two.blocks)
-    # rows that see different keys share few
-    is_one = parts.seen(problem).is_limited or work_items < ITEMS_PER_UNIT * limits.compute_units
+    # blocks that share tiles read them less often; rows of a mask see different ones
+    blocks = (1,) if parts.seen(problem).is_limited else (4, 2, 1)
+    heads = problem.batch * problem.kv_heads
+    shares = [
+        replace(one, blocks=n)
+        for n in blocks
+        if n == 1
+        or problem.direction == "bwd"  # whose rows are not shared out
+        or heads * _work_items(problem, n * one.height) >= ITEMS_PER_UNIT * limits.compute_units
+    ]
     short = replace(one, tile=one.sums)  # for long rows and little local memory
     least = replace(short, vec=4, vectors=1)
-    return [*((one,) if is_one else (two, one)), short, least]
+    return [*shares, short, least]
+
+
+def _work_items(problem: AttentionProblem, rows: int) -> int:
+    """Return the work-items of a head of k and v, each of which has so many rows."""
+    return 1 if problem.direction == "bwd" else ceil_div(rows_of(problem), rows)
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
+    own = _work_items(problem, config.height * config.blocks)
     is_whole = problem.direction == "bwd"
-    own = 1 if is_whole else ceil_div(rows_of(problem), config.height * config.blocks)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
