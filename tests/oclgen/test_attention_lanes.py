@@ -1,4 +1,4 @@
-"""Which configs of rows in lanes are valid, and which are guessed."""
+"""Which configs of rows in lanes are valid, and which are guessed; so of few rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oclgen.attention_problem import AttentionProblem
-from oclgen.families.attention import attention_lanes
+from oclgen.families.attention import attention_lanes, attention_rows
 from oclgen.limits import KIB, Limits
 from tests.oclgen.attention_cases import BASE
 
@@ -45,3 +45,9 @@ def test_sums_of_rows_share_out_a_vector_of_rows(
     config = attention_lanes.Config(vec, vectors=3, sums=sums, tile=sums)
     assert config.rows_at_once == at_once
     assert config.columns * at_once[0] <= 3 * sums
+
+
+@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 3), (8, 4)])
+def test_few_rows_are_shared_out_evenly(rows: int, at_once: int) -> None:
+    problem = AttentionProblem(1, 8, 8, rows, 300, 64, 64)
+    assert attention_rows.guesses(problem, AVX512)[0].rows == at_once
