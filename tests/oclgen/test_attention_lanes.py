@@ -49,5 +49,5 @@ def test_sums_of_rows_share_out_a_vector_of_rows(
 
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 3), (8, 4)])
 def test_few_rows_are_shared_out_evenly(rows: int, at_once: int) -> None:
-    problem = AttentionProblem(1, 8, 8, rows, 300, 64, 64)
+    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64)
     assert attention_rows.guesses(problem, AVX512)[0].rows == at_once

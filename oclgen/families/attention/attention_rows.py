@@ -26,7 +26,7 @@ MOST_ROWS = 16
 """Rows of a head of k and v beyond which turning the keys once pays."""
 MOST_AT_ONCE = 4
 """Rows of a work-item that are guessed, if work-items are many. 3 rows of 300 keys take 0.7 of the
-time of 2 and 1, and 4 rows 0.75 of that of 2 and 2, though of 128 items not all are in registers."""
+time of 2 and 1, and 4 rows 0.75 of that of 2 and 2, though of 128 items some leave registers."""
 AHEAD = 32
 """Keys asked for ahead: 2048 keys of 32 heads, one query, bf16, take 2.2 ms in place of 2.9 on a
 core whose memory others use, too; 16 and 64 keys are as good, the first cache in place of the
