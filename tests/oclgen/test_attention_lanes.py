@@ -51,3 +51,12 @@ def test_sums_of_rows_share_out_a_vector_of_rows(
 def test_few_rows_are_shared_out_evenly(rows: int, at_once: int) -> None:
     problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64)
     assert attention_rows.guesses(problem, AVX512)[0].rows == at_once
+
+
+def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:
+    problem = AttentionProblem(1, 6, 3, 4, 300, 64, 64)
+    one = replace(AVX512, compute_units=1)
+    assert attention_rows.guesses(problem, one)[0].rows == 4
+    assert attention_rows.guesses(problem, replace(one, compute_units=4))[0].rows == 2
+    assert attention_rows.guesses(problem, AVX512)[0].rows == 1
+    assert not attention_rows.guesses(replace(problem, queries=5), one)  # 10 rows: attention_lanes

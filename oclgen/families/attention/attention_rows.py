@@ -92,12 +92,13 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         return []
     wide = max(4, min(16, limits.native_float_width))
     all_rows, rows = problem.queries * problem.shared_by, 1
-    if problem.direction == "fwd" and (
-        problem.batch * problem.kv_heads >= GROUPS_PER_UNIT * limits.compute_units
-    ):
-        if 2 * all_rows > wide:
-            return []  # attention_lanes, which fills half of its lanes, is 1.3 to 1.8 times as fast
-        rows = ceil_div(all_rows, ceil_div(all_rows, MOST_AT_ONCE))
+    if problem.direction == "fwd":
+        heads = problem.batch * problem.kv_heads
+        if 2 * all_rows > wide and heads >= limits.compute_units:
+            return []  # attention_lanes, which fills half of its lanes, is 1.3 to 2.8 times as fast
+        wanted = ceil_div(GROUPS_PER_UNIT * limits.compute_units, heads)  # work-items of a head
+        shares = max(min(wanted, all_rows), ceil_div(all_rows, MOST_AT_ONCE))
+        rows = ceil_div(all_rows, shares)
     ahead = 0 if problem.is_gradient else AHEAD
     return [Config(rows, vec, ahead) for vec in WIDTHS[::-1] if vec <= wide]
 
