@@ -152,7 +152,7 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
 
 
 def _work_items(problem: AttentionProblem, rows: int) -> int:
-    """Return the work-items of a head of k and v, each of which has so many rows."""
+    """Return the work-items of a head of k and v, each of which has `rows` rows."""
     return 1 if problem.direction == "bwd" else ceil_div(rows_of(problem), rows)
 
 

@@ -7,7 +7,7 @@ load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
 dim         items of a row of q and k
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
-parts_of    for rows of so many items, the first and the number of the vectors whose sums are there
+parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
 copied      names of the other rows that are copied to local memory
 multiplied  where scores find other rows: local or global, for each product
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
