@@ -10,7 +10,19 @@ from oclgen.problem import Activation
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 BF16_ROUNDED = "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"
-"""A float's bits `u` as those of the nearest bf16, ties to even; some NaNs become infinities."""
+"""A float's bits `u` as those of the nearest bf16, ties to even; of NaNs some become infinities or
+zeros."""
+BF16_BITS = """\
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+#define BF16_BITS(bits) min(bits, 0x7fff0000)
+#else
+#define BF16_BITS(bits) (bits)
+#endif"""
+"""The macro of a float's bits, as an int, that rounding to bf16 leaves a NaN where they are one.
+
+NVIDIA's NaN has all bits but the sign, and rounding would carry into it: -0. No number and no
+infinity is above that bound. Other devices' NaNs have fewer bits.
+"""
 TF32_NEAREST = "(value + 0xfffu + ((value >> 13) & 1u)) & 0xffffe000u"
 """A float's bits `value` as those of the nearest tf32, ties to even; wrong for infinities and NaNs,
 whose exponents are all ones."""
@@ -56,7 +68,8 @@ def dtype_preamble(dtype: str) -> str:
     """Return typedef `elem_t` and `LOAD{w}(p)`, `STORE{w}(v, p)` macros for storage of `dtype`.
 
     `p` points at `elem_t`; values are fp32 in registers. fp16 goes through `vload_half`, which
-    needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even.
+    needs no extension (OpenCL C 1.2, 6.12.7); bf16 is the upper half of an fp32, rounded to even;
+    a NaN that a device's arithmetic gives stays one.
     """
     lines = [f"typedef {STORED[dtype]} elem_t;"]
     if dtype == "bf16":
@@ -99,13 +112,13 @@ def bf16_keeping_nan(name: str, width: int) -> str:
 
 
 def _bf16_functions() -> list[str]:
-    lines = []
+    lines = [BF16_BITS]
     for width in VECTOR_WIDTHS:
         s = "" if width == 1 else str(width)
         lines += [
             f"float{s} bf16_to_float{s}(ushort{s} h) {{ return {bf16_widened('h', width)}; }}",
             f"ushort{s} bf16_from_float{s}(float{s} f) {{",
-            f"    const uint{s} u = as_uint{s}(f);",
+            f"    const uint{s} u = as_uint{s}(BF16_BITS(as_int{s}(f)));",
             f"    return convert_ushort{s}({BF16_ROUNDED});",
             "}",
         ]

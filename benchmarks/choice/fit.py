@@ -22,6 +22,8 @@ from oclgen.predictor.model import Model
 ROUNDS = {"cpu": (350, 0.06, 6), "gpu": (400, 0.05, 12)}
 """Trees, the part of its prediction that each adds, and fewest measurements of a leaf: small steps
 of more trees average what single ones guess. docs/notebook.md has what else was tried."""
+FORESTS = {"cpu": 1, "gpu": 3}
+"""Forests of different seeds whose mean predicts: each guesses near variants otherwise."""
 LEAVES, DEEPEST = 24, 9
 FEATURES, SAMPLES = 0.35, 0.7
 """Parts of features and of measurements that a tree sees."""
@@ -47,17 +49,20 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
     excess = np.concatenate([np.log2(case.ms / case.roofline_ms) for case in cases])
     weights = np.concatenate([case.ms.min() / case.ms for case in cases])
     count, rate, least = ROUNDS[cases[0].kind]
-    trees = GradientBoostingRegressor(
-        n_estimators=count, learning_rate=rate, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
-        min_samples_leaf=least, max_features=FEATURES, subsample=SAMPLES,
-        random_state=seed,
-    )  # fmt: skip
-    trees.fit(rows, excess, sample_weight=np.sqrt(weights))
-    return Model(names, families, _forest(trees))
+    forests = [
+        GradientBoostingRegressor(
+            n_estimators=count, learning_rate=rate, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
+            min_samples_leaf=least, max_features=FEATURES, subsample=SAMPLES,
+            random_state=seed + each,
+        ).fit(rows, excess, sample_weight=np.sqrt(weights))
+        for each in range(FORESTS[cases[0].kind])
+    ]  # fmt: skip
+    return Model(names, families, _forest(forests))
 
 
-def _forest(trees: GradientBoostingRegressor) -> Forest:
-    parts = [tree.tree_ for tree in trees.estimators_.ravel()]
+def _forest(forests: Sequence[GradientBoostingRegressor]) -> Forest:
+    """Return the mean of forests, as one of all their trees."""
+    parts = [tree.tree_ for trees in forests for tree in trees.estimators_.ravel()]
     roots = np.cumsum([0, *(part.node_count for part in parts[:-1])])
     own = np.concatenate(
         [root + np.arange(p.node_count) for root, p in zip(roots, parts, strict=True)]
@@ -77,9 +82,9 @@ def _forest(trees: GradientBoostingRegressor) -> Forest:
         threshold=np.concatenate([p.threshold for p in parts]).astype(np.float32),
         left=children("children_left"),
         right=children("children_right"),
-        value=(trees.learning_rate * leaves).astype(np.float32),
+        value=(forests[0].learning_rate / len(forests) * leaves).astype(np.float32),
         roots=roots.astype(np.int32),
-        base=float(trees.init_.constant_.ravel()[0]),
+        base=float(forests[0].init_.constant_.ravel()[0]),
         depth=max(p.max_depth for p in parts),
     )
 

@@ -21,7 +21,8 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         # a tile is what one copy after the other brings: longer rows, or more warps that fit
         "tile_k": (64, 128, 256, 512, 1024),
         "warps": (2, 4, 8, 16),
-        "stages": (2, 3),
+        # 1: straight to registers, where lanes have eight neighbouring bytes each
+        "stages": (1, 2, 3),
         "unroll": (1, 2),
         # a group for each row of tiles, or as many as compute units have at a time
         "groups": (0, limits.compute_units, 2 * limits.compute_units),

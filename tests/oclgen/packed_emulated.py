@@ -11,6 +11,9 @@ from tests.oclgen.attention_emulated import by_lanes
 TEXT = """
 #define COPY_BYTES(to, from, valid) copied_bytes(tiles + (to), from, valid)
 #define LOAD_X(value, p, valid) value = (valid) ? {load_x} : 0
+#define WORDS_AT(p) (__global const uint *)(p)
+#define LOAD_PAIR(value, p, valid) value = (valid) ? vload2(0, WORDS_AT(p)) : (uint2)(0)
+#define LOAD_FOUR(value, p, valid) value = (valid) ? vload4(0, WORDS_AT(p)) : (uint4)(0)
 #define masked(a, mask, bits) ((a) & (mask) | (bits))
 #define low_halves(a, b) ((a) & 0xffffu | (b) << 16)
 #define high_halves(a, b) ((a) >> 16 | (b) & 0xffff0000u)

@@ -15,8 +15,8 @@ import pytest
 
 from oclgen.families import FAMILIES, TRANSFORMING, default_of
 from oclgen.families.gemm import gemm_amx, gemm_pairs
-from oclgen.measuring.measure import decode, encode
-from oclgen.measuring.reference import random_inputs
+from oclgen.measuring.measure import TOLERANCE, compare, decode, encode
+from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import ANSWERS
 from oclgen.plan import Plan
@@ -180,6 +180,31 @@ def test_ends_of_patches_and_groups_side_by_side(
     if reason := config.why_not(problem, able.device.limits):
         pytest.skip(reason)
     check_image(able, problem, Variant(name, config))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("split_k", [1, 2])
+def test_results_beside_another_groups_nan_are_right(able: Able, layout: Any, split_k: int) -> None:
+    """`conv_mma` computes such a tile anew, bias and residual included."""
+    added = split_k == 1
+    problem = ConvProblem(
+        2, 12, 9, 8, 24, 3, 3, 1, 1, 1, 1, groups=3, dtype="bf16", layout=layout, bias=added,
+        residual=added,
+    )  # fmt: skip
+    config = replace(able.config("conv_mma", problem), split_k=split_k)
+    drawn = random_inputs(problem, 0)
+    drawn["x"] = spoiled(drawn["x"], layout, np.nan)
+    stored = {role: encode(array, "bf16") for role, array in drawn.items()}
+    buffers = {role: able.device.upload(array) for role, array in stored.items()}
+    out = encode(np.zeros(problem.buffers["y"], np.float32), "bf16")
+    buffers["y"] = able.device.upload(out)
+    plan = able.runnable(Variant("conv_mma", config).plan(problem))
+    able.device.prepare(plan, buffers).run()
+    got = decode(able.device.download(buffers["y"], out), "bf16")
+    want = reference(problem, {role: decode(array, "bf16") for role, array in stored.items()})
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.isnan(want).any()
+    assert compare(got[~np.isnan(want)], want[~np.isnan(want)], TOLERANCE["bf16"])[1] == ""
 
 
 def check_image(able: Able, problem: ConvProblem, variant: Variant) -> None:

@@ -58,6 +58,16 @@ MMAS = (
     (PackedProblem(5, 72, 1280), packed_mma.Config(1, 1, 256, 3, 2, 1, groups=2, split_k=2)),
 )
 
+DIRECT = (
+    (PackedProblem(3, 37, 768, "bf16"), packed_mma.Config(1, 1, 256, 3, 1, 1)),
+    (PackedProblem(8, 72, 1280), packed_mma.Config(1, 1, 256, 3, 1, 1, groups=2, split_k=2)),
+    (PackedProblem(1, 40, 1280, "fp16"), packed_mma.Config(1, 2, 256, 2, 1, 2)),
+    (PackedProblem(11, 37, 1024, "bf16"), packed_mma.Config(2, 1, 256, 2, 1, 1, groups=1)),
+    (PackedProblem(2, 24, 512), packed_mma.Config(1, 1, 512, 1, 1, 1)),
+)
+"""Weights that go to registers without local memory."""
+AS_DIRECT = [form for form in FORMATS if packed_mma.tile(replace(BASE, format=form), 256).is_direct]
+
 
 @pytest.fixture
 def able(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
@@ -191,6 +201,14 @@ def test_few_rows_are_right_on_matrix_units(able: Device, form: str, case: int) 
     right(able, packed_mma, replace(problem, format=form), config)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("form", AS_DIRECT)
+@pytest.mark.parametrize("case", range(len(DIRECT)))
+def test_weights_go_straight_to_registers(able: Device, form: str, case: int) -> None:
+    problem, config = DIRECT[case]
+    right(able, packed_mma, replace(problem, format=form), config)
+
+
 def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
     problem = PackedProblem(2, 16, 512, "bf16", "q4_1")
     inputs = random_inputs(problem, 5)
@@ -216,6 +234,7 @@ def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
         (PackedProblem(32, 8, 512, format="q6_k"), (4, 2, 256, 1, 2, 1), "numbers; at most"),
         (replace(TOKEN, n=64, free=frozenset({"m"})), (1, 1, 256, 1, 2, 1, 0, 2), "as many sums"),
         (PackedProblem(1, 64, 512), (1, 1, 256, 2, 2, 1, 0, 2), "none of 512 weights"),
+        (PackedProblem(1, 8, 512, format="q8_0"), (1, 1, 256, 1, 1, 1), "no eight neighbouring"),
     ],
 )
 def test_what_matrix_units_cannot_do_is_refused(

@@ -138,6 +138,9 @@ ${term_parameters}\
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
+% if side_by_side > 1:
+    __local int is_lost;
+% endif
     const int id = (int)get_local_id(0), phase = (int)get_global_id(1);
 
 % if groups > 1:
@@ -217,6 +220,11 @@ ${term_parameters}\
 % endif
 
 ${share.sums(warp_m, warp_n)}\
+% if side_by_side > 1:
+    if (id == 0) {
+        is_lost = 0;
+    }
+% endif
 
 ${share.pipeline(copy, a.bytes + b.bytes)}\
 % if side_by_side > 1:
@@ -332,36 +340,39 @@ ${carry_chunks(m0, n0, theirs)}\
     }
 </%def>\
 <%doc>
-Sums again, one after the other, what is no number: zero times another group's infinity or NaN is
-none. The second sum has the channels of the result's own group alone.
+Finds sums that are no number: zero times another group's infinity or NaN is none. A work-group with
+such a sum adds up all its results anew, one after the other, over the channels of each result's own
+group, and ends. It asks for no sum by a number that compilers do not know: sums would then lie in
+memory, and each `wgmma` would wait for the one before it.
 </%doc>\
 <%def name="of_own_channels()">\
 <% columns, sums = 4 * blocks_n, 4 * blocks_n * blocks_m %>\
 <% q, channel = ("m", "n") if pixels == "a" else ("n", "m") %>\
 <% at = f"({w_lay.chunk_at(f'({channel} - {firsts[weights]})', f'k % {tile_k}')}) * {chunk} + k % {chunk}" %>\
-    bool lost = false;
+<% place = "place_of(m, phase) + n" if pixels == "a" else f"m * ({index})CHANNEL_STEP + place_of(n, phase)" %>\
+    float4 zeros = 0.0f;
 #pragma unroll
-    for (int at = 0; at < ${sums}; ++at) {
-        lost |= isnan(acc[at / ${columns}][at % ${columns}]);
+    for (int at = 0; at < ${sums}; at += 4) {
+        const int i = at / ${columns}, j = at % ${columns};
+        zeros += (float4)(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]) * 0.0f;
     }
-    if (lost) {
+    if (isnan((zeros.x + zeros.y) + (zeros.z + zeros.w))) {
+        is_lost = 1;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_lost) {
         packed -= steps * ${w_lay.tile * tile_k} + id * ${chunk};
 #pragma unroll 1
         for (int sum = 0; sum < ${sums}; ++sum) {
-            float value = 0.0f;
-#pragma unroll
-            for (int at = 0; at < ${sums}; ++at) {
-                value = at == sum ? acc[at / ${columns}][at % ${columns}] : value;
-            }
             const int part = sum % ${columns};
             const int m = tile_row + warp_row + ROW(sum / ${columns}, part / 2 % 2);
             const int n = tile_column + warp_column + COLUMN(part / 4) + part % 2;
-            if (!isnan(value) || ${q} >= PIXELS || ${channel} >= CHANNELS) {
+            if (${q} >= PIXELS || ${channel} >= CHANNELS) {
                 continue;
             }
             const int y = ${q} % RESULTS / RESULTS_W * STEP_H + ORIGIN_H;
             const int x = ${q} % RESULTS % RESULTS_W * STEP_W + ORIGIN_W;
-            value = 0.0f;
+            float value = 0.0f;
             for (int k = 0; k < steps * ${tile_k}; ++k) {
                 const int tap = (first_step * ${tile_k} + k) / DEPTH_PADDED;
                 const int c = (first_step * ${tile_k} + k) % DEPTH_PADDED;
@@ -372,10 +383,13 @@ none. The second sum has the channels of the result's own group alone.
                         * LOAD1(packed + k / ${tile_k} * ${w_lay.tile * tile_k} + ${at});
                 }
             }
-#pragma unroll
-            for (int at = 0; at < ${sums}; ++at) {
-                acc[at / ${columns}][at % ${columns}] = at == sum ? value : acc[at / ${columns}][at % ${columns}];
-            }
+            const ${index} place = ${place};
+% if split:
+            out[place] = value;
+% else:
+            STORE1(ACT(value${f" + LOAD1(bias + {channel})" if bias else ""}${" + LOAD1(residual + place)" if residual else ""}), out + place);
+% endif
         }
+        return;
     }
 </%def>\

@@ -25,7 +25,8 @@ tile_k              weights of a row in a tile
 warps, work_items   warps of a work-group, and their work-items
 split_k             work-groups that share a block of outputs
 share, shares       index of a warp among those that share a block of outputs, and their number
-stages              tiles of a warp in local memory
+stages              tiles of a warp in local memory; 1: none is, each lane loads what it multiplies
+is_direct           whether that is so
 rounds              tiles of a row that a warp multiplies
 is_repeated         whether a work-group computes several blocks of outputs
 most_blocks         blocks of outputs of a work-group at most
@@ -106,12 +107,21 @@ void packed_mma(
     const int ends_${c} = m0 + ${row} < m${f" && own < {groups}" if groups > 1 else ""} ? ${k}${skipped.replace("+", "-")} : 0;
     __global const ${items} *x_${c} = (__global const ${items} *)(x + offset_x) + min(m0 + ${row}, m - 1) * (long)ld_x + ${text.lane_x}${skipped};
 % endfor
+% if is_direct:
+    __global const uchar *from = w + offset_w + line * ${row_bytes}L + 8 * part;
+    uint2 next[${blocks_n}][2][${tile.pieces}];
+% if text.heads:
+    uint4 heads[${text.heads}];
+    __local uchar *headed = tiles + ${warps * 8 * entries} + warp * ${text.heads_bytes} + lane * 16;
+% endif
+% else:
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
     __global const uchar *from = w + offset_w + copied * ${row_bytes}L + byte_0;
     const int mine = warp * ${stages * text.stage_bytes};
     const int to = mine + copied * ${tile.stride} + byte_0;
+% endif
 % if entries:
-    __local float2 *ready = (__local float2 *)(tiles + ${warps * stages * text.stage_bytes}) + warp * ${entries};
+    __local float2 *ready = (__local float2 *)(tiles + ${0 if is_direct else warps * stages * text.stage_bytes}) + warp * ${entries};
 % endif
 
     // x is asked for first: behind the copies it would wait for them
@@ -131,10 +141,16 @@ ${moves.fetch(f"(int)get_group_id(0) * {tile_n}", f"{share} * {tile_k}", " " * 4
 % endif
     // what is copied next
     int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
+% if is_direct:
+    {
+${moves.take(" " * 8)}\
+    }
+% else:
 #pragma unroll 1
     for (int stage = 0; stage < ${stages - 1}; ++stage) {
 ${moves.copy("stage", " " * 8)}\
     }
+% endif
 % if is_kept:
     uint kept[${parts}][${blocks_m}][${steps}][${pieces}][2];
 % if text.is_scaled:
@@ -157,7 +173,7 @@ ${products.sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
     }
 % endif
 % endif
-    int slot = 0, turn = 0, before = -1${', shift = 0' if is_repeated else ''};
+    int ${"" if is_direct else "slot = 0, "}turn = 0, before = -1${', shift = 0' if is_repeated else ''};
 #pragma unroll 1
     for (int n0 = (int)get_group_id(0) * ${tile_n};; n0 += further) {
         float acc[${blocks_n}][${blocks_m}][4];
@@ -170,6 +186,22 @@ ${products.sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
 
 #pragma unroll 1
         for (int round = 0; round < (n0 < n ? ${rounds} : 0); ++round) {
+% if is_direct:
+            uint2 held[${blocks_n}][2][${tile.pieces}];
+#pragma unroll
+            for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+                for (int row = 0; row < 2; ++row)
+#pragma unroll
+                    for (int i = 0; i < ${tile.pieces}; ++i) held[r][row][i] = next[r][row][i];
+% for i in range(text.heads):
+            *(__local uint4 *)(headed + ${512 * i}) = heads[${i}];
+% endfor
+            WARP_SYNC();
+            {
+${moves.take(" " * 16)}\
+            }
+% else:
             COPY_WAIT(${stages - 2});
             WARP_SYNC();
             {
@@ -178,6 +210,7 @@ ${moves.copy("next", " " * 16)}\
             }
             __local const uchar *tile = tiles + mine + slot * ${text.stage_bytes};
             slot = slot == ${stages - 1} ? 0 : slot + 1;
+% endif
 % if form.group or not is_kept:
             const bool last = round == ${rounds - 1};
             const int next_k = ${f"last ? {share} * {tile_k} : (round + 1) * {tile_k * shares} + {share} * {tile_k}" if rounds > 1 else f"{share} * {tile_k}"};
@@ -191,7 +224,7 @@ ${moves.copy("next", " " * 16)}\
 % else:
             for (int i = 0; i < ${entries // 128}; ++i) {
                 const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
-                __local const uchar *p = tile + row * ${tile.stride} + quad / 2 * ${form.block_bytes};
+                __local const uchar *p = ${"headed + 512 * i" if is_direct else f"tile + row * {tile.stride} + quad / 2 * {form.block_bytes}"};
 % for line in stripe.quads.replace("__global", "__local").splitlines():
                 ${line}
 % endfor
@@ -291,7 +324,9 @@ ${store("before", " " * 20)}\
         before = n0;
         turn ^= 1;
     }
+% if not is_direct:
     COPY_WAIT(0);
+% endif
 % if split_k > 1:
 ${passing.counted_in("arrived", "counter", " " * 4)}\
     if (arrived == ${split_k - 1}) {

@@ -63,6 +63,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             work_items=config.work_items,
             tile_m=config.tile_m,
             tile_n=config.tile_n,
+            is_direct=config.is_direct,
             pad=PAD,
             local_bytes=config.local_bytes(problem),
             elem_bytes=elem_bytes,

@@ -40,7 +40,7 @@ class Config(BaseConfig):
     blocks_n: Annotated[int, Range(1, 8)]
     tile_k: Annotated[int, Range(64, 1024)]
     warps: Warps
-    stages: Annotated[int, Range(2, 8)]
+    stages: Annotated[int, Range(1, 8)]
     unroll: Unroll
     groups: Annotated[int, Range(0, 1 << 16)] = 0
     split_k: Annotated[int, Range(1, MOST_SLICES)] = 1
@@ -98,10 +98,16 @@ class Config(BaseConfig):
         """Return the pieces of the kernel's text, and their counts."""
         return Text(tile(problem, self.tile_k), self.tile_m, self.tile_n, problem.dtype)
 
+    @property
+    def is_direct(self) -> bool:
+        """Say whether weights go to registers without local memory."""
+        return self.stages == 1
+
     def local_bytes(self, problem: PackedProblem) -> int:
         """Return the bytes of local memory: tiles of each warp, and sums of one or two blocks."""
         cut, text = tile(problem, self.tile_k), self.text(problem)
-        tiles = self.warps * self.tile_n * (self.stages * cut.stride + 8 * cut.entries)
+        of_row = text.heads_bytes // self.tile_n if self.is_direct else self.stages * cut.stride
+        tiles = self.warps * self.tile_n * (of_row + 8 * cut.entries)
         return tiles + text.sums_bytes(self.warps, PAD) * (2 if self.is_repeated(problem) else 1)
 
     def registers(self, problem: PackedProblem) -> int:
@@ -115,7 +121,8 @@ class Config(BaseConfig):
             ones = 0
         fetched = self.tile_n * cut.entries // WARP * 2 if cut.format.group else 0
         sums = 4 * (1 + text.chains) * self.blocks_n
-        return self.blocks_m * (sums + x + ones) + fetched
+        weights = 8 * cut.pieces * self.blocks_n if self.is_direct else 0
+        return self.blocks_m * (sums + x + ones) + fetched + weights
 
     def conflict(self, problem: PackedProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -124,6 +131,8 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.tile_k % cut.unit:
             return f"tile_k={self.tile_k} is no multiple of {cut.unit}, whole blocks of weights"
+        if self.is_direct and not cut.is_direct:
+            return f"stages=1: lanes have no eight neighbouring bytes of {problem.format} each"
         if self.groups and not self.is_repeated(problem):
             blocks = ceil_div(problem.n, self.tile_n)
             return f"groups={self.groups}, but only {blocks} tiles of {self.tile_n} outputs"

@@ -25,6 +25,10 @@ SLICE_WARPS = 12
 SHORT_K = 3072
 """Weights of a row up to which one work-group multiplies all: to pass sums takes longer (us:
 2x768x2304 of q4_0 8.2 and 5.8, 6x976x2816 of q4_k 8.3 and 6.6)."""
+WIDE_K = 1536
+"""Weights of a row above which one work-group of a unit multiplies two blocks of outputs at a time
+by more than four rows in fp32, from registers (1.17 to 1.28 times as fast with four rows of 1792 to
+2304 weights of 4 bits; with 768 and 1536 slower)."""
 FEW_BYTES = 1 << 23
 """Weights of int8 below which a launch is over before groups have computed several blocks."""
 MOST_WARPS = 16

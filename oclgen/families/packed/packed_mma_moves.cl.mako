@@ -6,6 +6,7 @@ What `packed_mma` reads: x to registers, entries of `scales`, and weights to loc
 load_x(into, at, to)      x of a part from place `at` on, to the array `into`
 fetch(first_n, at, to)    entries of `scales` of a tile: of the outputs from first_n on, weights from `at` on
 copy(slot, to)            the tile of copy_n and copy_round to a slot; both go on to the next tile
+take(to)                  the same tile to the registers `next` and, of blocks' numbers, `heads`
 </%doc>
 <%!
     from oclgen.families.parts.expressions import plus
@@ -55,10 +56,34 @@ ${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % l
 ${to}    }
 ${to}}
 ${to}COPY_COMMIT();
+${went_on(to)}\
+</%def>\
+<%def name="went_on(to)">\
 % if rounds == 1:
 ${to}copy_n += further;
 % else:
 ${to}copy_round = copy_round == ${rounds - 1} ? 0 : copy_round + 1;
 ${to}copy_n += copy_round == 0 ? further : 0;
 % endif
+</%def>\
+<%def name="take(to)">\
+<% form = tile.format %>\
+${to}const int begin = ${f"(copy_round * {shares} + {share})" if rounds > 1 else share} * ${tile.bytes};
+${to}__global const uchar *rows = from + copy_n * ${row_bytes}L + begin;
+#pragma unroll
+${to}for (int r = 0; r < ${blocks_n}; ++r)
+#pragma unroll
+${to}    for (int row = 0; row < 2; ++row) {
+${to}        __global const uchar *its = rows + (r * 16 + row * 8) * ${row_bytes};
+${to}        const int left = copy_n + line + r * 16 + row * 8 < n ? ${row_bytes} - begin - 8 * part : 0;
+% for piece in range(tile.pieces):
+${to}        LOAD_PAIR(next[r][row][${piece}], its + ${tile.piece_at(piece)}, ${tile.piece_at(piece)} < left);
+% endfor
+${to}    }
+% for i in range(text.heads):
+<% at = f"(lane + {32 * i})" %>\
+${to}LOAD_FOUR(heads[${i}], w + offset_w + (copy_n + ${at} % ${tile_n}) * ${row_bytes}L + begin + ${at} / ${2 * tile_n} * ${form.block_bytes},
+${to}          copy_n + ${at} % ${tile_n} < n && begin + ${at} / ${2 * tile_n} * ${form.block_bytes} < ${row_bytes});
+% endfor
+${went_on(to)}\
 </%def>\

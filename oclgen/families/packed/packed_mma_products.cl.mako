@@ -60,7 +60,9 @@ ${to}}
     per_block, group_steps, has_numbers = text.per_block, text.steps_of_group, form.group != 0
     back = " * inverse[c][e % 2]" if text.is_scaled and not is_kept else ""
 %>\
+% if not is_direct:
             __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
+% endif
 % if tile.is_skewed:
             const int skew_of = (n0 + line) * ${row_bytes} + (round * ${shares} + ${share}) * ${tile.bytes};
 % endif
@@ -114,8 +116,12 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
                     uint2 of[2];
 #pragma unroll
                     for (int row = 0; row < 2; ++row) {
+% if is_direct:
+                        const uint bytes = ${text.held(step)};
+% else:
                         __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
                         const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + {tile.stretch} * part)"};
+% endif
 % if stripe.upper:
                         ${stripe.extra}
                         of[row] = quants(bytes, ${step.half}, h, ${stripe.upper});

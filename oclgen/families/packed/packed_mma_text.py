@@ -222,6 +222,22 @@ class Text:
         return WARP // self.tile.lanes
 
     @property
+    def heads(self) -> int:
+        """Loads of a lane for the numbers of blocks of a warp's tile, where four are a quad."""
+        return self.entries // 4 // WARP if self.stripe.quads else 0
+
+    @property
+    def heads_bytes(self) -> int:
+        """Bytes of local memory of a warp for what these loads bring."""
+        return 16 * WARP * self.heads
+
+    def held(self, step: MatrixStep) -> str:
+        """Return the name of a step's quants among what a lane loaded into registers."""
+        further = f"p * {self.tile.pieces // self.parts} + " if self.parts > 1 else ""
+        word = "y" if self.tile.second(step) else "x"
+        return f"held[r][row][{further}{self.tile.piece(step)}].{word}"
+
+    @property
     def entries(self) -> int:
         """Numbers of a warp's tile that lanes work out once, see `Tile.entries`."""
         return self.tile_n * self.tile.entries

@@ -21,6 +21,8 @@ ROWS = 8
 """Rows of x of an instruction: the columns of sums that it adds to."""
 COPIES = (16, 8)
 """Bytes that one `cp.async` copies, from multiples of that."""
+RUN = 32
+"""Bytes that four lanes load together straight into registers."""
 FLUSHED = 64
 """Weights whose products the units add up, in sums that they cut off, not round."""
 
@@ -138,6 +140,27 @@ class Tile:
     def stride(self) -> int:
         """Bytes from a row to the next: an odd multiple of 16, so that 8 rows share no bank."""
         return 16 * (ceil_div(self.copies * self.width, 16) | 1)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether each lane can load what it multiplies: eight neighbouring bytes of two steps."""
+        places = (self.unit_bytes, self.format.block_bytes, self.stripes.text.quants)
+        return self.stretch == 8 and not any(place % self.stretch for place in places)
+
+    @property
+    def pieces(self) -> int:
+        """Runs of 32 bytes of quants of a row, of which four lanes have eight bytes each."""
+        return self.tile_k // self.stripes.halves // RUN
+
+    def piece(self, step: MatrixStep) -> int:
+        """Return which of these runs a step of the first part lies in."""
+        quants = self.format.block // self.stripes.halves
+        return (step.block * quants + step.o - STEP * self.second(step)) // RUN
+
+    def piece_at(self, piece: int) -> int:
+        """Return the byte of a row of the tile at which such a run begins."""
+        block, o = divmod(piece * RUN, self.format.block // self.stripes.halves)
+        return block * self.format.block_bytes + self.stripes.text.quants + o
 
     @property
     def lanes(self) -> int:

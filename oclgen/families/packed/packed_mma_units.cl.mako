@@ -67,6 +67,16 @@ ${passing.instructions_of_one()}\
     "@go ld.global.nc.v${len(names)}.${word} {${registers}}, [%${len(names)}]; }" \
     : ${", ".join(f'"={letter}"((value).{name})' for name in names)} : "l"(p), "r"((int)(valid)))
 
+/* 8 and 16 bytes of weights, or zeros; such loads stay where they are written, too */
+#define LOAD_PAIR(value, p, valid) __asm__ volatile( \
+    "{ .reg .pred go; setp.ne.s32 go, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; " \
+    "@go ld.global.nc.v2.b32 {%0, %1}, [%2]; }" \
+    : "=r"((value).x), "=r"((value).y) : "l"(p), "r"((int)(valid)))
+#define LOAD_FOUR(value, p, valid) __asm__ volatile( \
+    "{ .reg .pred go; setp.ne.s32 go, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; " \
+    "@go ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4]; }" \
+    : "=r"((value).x), "=r"((value).y), "=r"((value).z), "=r"((value).w) : "l"(p), "r"((int)(valid)))
+
 /* a & mask | bits, which compilers make two instructions of where both are constants */
 uint masked(const uint a, const uint mask, const uint bits)
 {
