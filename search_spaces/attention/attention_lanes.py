@@ -16,7 +16,7 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
     return {
         "vec": (limits.native_float_width, 16),
         # sums x vectors sums are in registers: 32 of them, or 16
-        "vectors": (1, 2, 4),
+        "vectors": (1, 2, 3, 4),
         "sums": (4, 6, 8, 12, 16, 24),
         # tiles and own rows share the first and second level of cache
         "tile": (16, 24, 32, 48, 64, 96),

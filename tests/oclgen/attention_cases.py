@@ -153,11 +153,12 @@ LANES = (
         attention_lanes.Config(8, vectors=1, sums=5, tile=10, blocks=2),
     ),
     (replace(FEW, dtype="bf16", mask=True), attention_lanes.Config(16, vectors=1, sums=8, tile=24)),
-    (BASE, attention_lanes.Config(8, vectors=2, sums=6, tile=12, blocks=3)),
+    (BASE, attention_lanes.Config(8, vectors=3, sums=4, tile=12, blocks=2)),
+    (FEW, attention_lanes.Config(4, vectors=3, sums=8, tile=16, blocks=2)),
     (replace(HALF, keys=70), attention_lanes.Config(4, vectors=2, sums=12, tile=48, blocks=1)),
 )
-"""Each is computed in every direction: blocks of rows of two heads, and of none that is whole; keys
-that all rows see, in tiles of which the last is no whole group."""
+"""Each is computed in every direction: blocks of rows of two heads, of one vector or more; keys
+that all rows see, in tiles of which the last is no whole group; queries of two heads in a tile."""
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096,) * 3, 2**32, 2**34, 16, 16, instructions=frozenset(FATAL)

@@ -1,4 +1,4 @@
-"""Which configs of rows in lanes are valid, and which are guessed."""
+"""Which configs of rows in lanes are valid, and which are guessed; so of few rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oclgen.attention_problem import AttentionProblem
-from oclgen.families.attention import attention_lanes
+from oclgen.families.attention import attention_lanes, attention_rows
 from oclgen.limits import KIB, Limits
 from tests.oclgen.attention_cases import BASE
 
@@ -24,13 +24,39 @@ def test_a_tile_of_lanes_is_whole_blocks() -> None:
 @pytest.mark.parametrize(
     ("rows", "limits", "shape"),
     [
-        (12, AVX512, (1, 12)), (40, AVX512, (1, 24)), (71, AVX512, (1, 24)), (64, AVX512, (2, 12)),
-        (104, AVX512, (2, 12)), (197, AVX512, (2, 12)), (8, AVX2, (1, 6)), (20, AVX2, (2, 6)),
+        (12, AVX512, (1, 12)), (16, AVX512, (1, 12)), (17, AVX512, (3, 8)), (197, AVX512, (3, 8)),
+        (8, AVX2, (1, 12)), (9, AVX2, (3, 4)), (197, AVX2, (3, 4)),
     ],
 )  # fmt: skip
-def test_one_vector_is_guessed_where_two_are_half_empty(
+def test_sums_of_a_block_are_guessed_to_fit_into_registers(
     rows: int, limits: Limits, shape: tuple[int, int]
 ) -> None:
     problem = AttentionProblem(1, 8, 8, rows, rows, 64, 64)
     first = attention_lanes.guesses(problem, limits)[0]
     assert (first.vectors, first.sums) == shape
+
+
+@pytest.mark.parametrize(
+    ("vec", "sums", "at_once"), [(16, 8, (8, 4)), (16, 12, (4, 2)), (8, 4, (4, 2)), (8, 5, (1, 1))]
+)
+def test_sums_of_rows_share_out_a_vector_of_rows(
+    vec: int, sums: int, at_once: tuple[int, int]
+) -> None:
+    config = attention_lanes.Config(vec, vectors=3, sums=sums, tile=sums)
+    assert config.rows_at_once == at_once
+    assert config.columns * at_once[0] <= 3 * sums
+
+
+@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 3), (8, 4)])
+def test_few_rows_are_shared_out_evenly(rows: int, at_once: int) -> None:
+    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64)
+    assert attention_rows.guesses(problem, AVX512)[0].rows == at_once
+
+
+def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:
+    problem = AttentionProblem(1, 6, 3, 4, 300, 64, 64)
+    one = replace(AVX512, compute_units=1)
+    assert attention_rows.guesses(problem, one)[0].rows == 4
+    assert attention_rows.guesses(problem, replace(one, compute_units=4))[0].rows == 2
+    assert attention_rows.guesses(problem, AVX512)[0].rows == 1
+    assert not attention_rows.guesses(replace(problem, queries=5), one)  # 10 rows: attention_lanes

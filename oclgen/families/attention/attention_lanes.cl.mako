@@ -4,19 +4,23 @@ Attention on processors with a row in every lane, forward and backward, in one p
 A work-item owns rows: queries, or keys where gradients of k and v are asked for. It turns them once,
 so that a vector holds one item of `vec` rows, and meets the other rows tile by tile. These stay as
 they lie: each of their items is multiplied with vectors of own rows. So nothing else is turned,
-and what softmax finds for a row it finds for a vector of rows.
+and what softmax finds for a row it finds for a vector of rows. Results are sums of other rows times
+factors, whose vectors hold items: no lane is empty there, and nothing is turned back.
 
 tiles       text of attention_lanes_tiles.cl.mako
 kernel      its name
 direction   fwd, bwd_q, bwd_kv or bwd
 vec         lanes of a vector
-vectors     vectors of a block of own rows
-sums        other rows, or items of an own row, whose sums are in registers at once, for a block
+vectors     vectors of a block of own rows, at most: blocks are as even as can be
+sums        other rows whose scores are in registers at once, for a block
+rows_at_once  rows of results whose sums are there, and of the last ones
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
 copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
 dim, dim_v  items of a row of q and k, and of v
+pitch_of    the same in whole vectors
 seen        which keys a query sees: see `Seen`
+joined      tiles go on from the queries of one head to those of the next one that shares k and v: all scores count
 masked      there is an additive mask
 philox      whether probabilities are dropped
 
@@ -40,20 +44,29 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         "bwd_q": (("grad_q", "k", "ds", dim),),
         "bwd_kv": (("grad_v", "grad", "p", dim_v), ("grad_k", "q", "ds", dim)),
     }["bwd_kv" if is_whole else direction]
-    pitches = {other: -(-size // vec) * vec for other, size in others}
+    pitches = {other: pitch_of[size] for other, size in others}
     def at(other, row, item="0"):
         """The address of an item of another row, and what is between rows."""
         if other in copied:
             return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
-    pitch = -(-dim // vec) * vec
+    pitch = pitch_of[dim]
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def tile_of(name, size):
         return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
 %>\
+<%def name="some_rows(left, name, arguments, row)">\
+                if (${left} > ${rows_at_once[1]}) {
+                    ${name}${rows_at_once[0]}(${arguments});
+                    ${row} += ${rows_at_once[0]};
+                } else {
+                    ${name}${rows_at_once[1]}(${arguments});
+                    ${row} += ${rows_at_once[1]};
+                }
+</%def>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
@@ -87,7 +100,7 @@ void ${kernel}(
     ${tile_of(f"own_{name}", blocks * size * vectors)};
 % endfor
 % for name, _, _, size in results:
-    ${tile_of(f"sum_{name}", blocks * size * vectors)};
+    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size])};
 % endfor
 % for name, size in others:
 % if name in copied:
@@ -111,9 +124,6 @@ void ${kernel}(
 % endif
     const int shared = heads / shared_by;
     const int batch = (int)get_global_id(1) / shared, shared_head = (int)get_global_id(1) % shared;
-% if not is_whole:
-    const int row0 = (int)get_global_id(0) * ${height * blocks};
-% endif
 % for name in ("k", "v", *(("grad_k", "grad_v") if by_keys else ())):
     ${name} += ${name}_start + batch * ${name}_batch + shared_head * ${name}_head;
 % endfor
@@ -130,23 +140,30 @@ void ${kernel}(
     mask += mask_start + batch * mask_batch + shared_head * shared_by * mask_head;
 % endif
     const int rows = ${"keys" if by_keys else "queries * shared_by"};
+    // vectors of all rows, which work-items share out as evenly as can be
+    const int places = (rows + ${vec - 1}) / ${vec};
+% if not is_whole:
+    const int place0 = (int)get_global_id(0) * places / (int)get_global_size(0);
+    const int filled = ((int)get_global_id(0) + 1) * places / (int)get_global_size(0) - place0;
+% endif
 % if is_whole:
     // a head has some rows more than queries, which a last tile adds nothing to
     sums += sums_start + (batch * heads + shared_head * shared_by) * (long)(queries + ${sums}) * ${pitch};
     for (long i = 0; i < shared_by * (long)(queries + ${sums}) * ${pitch // vec}; ++i) {
         vstore${vec}((${vf})(0.0f), i, sums);
     }
-    for (int row0 = 0; row0 < rows; row0 += ${height * blocks}) {
-    load_tile(rows_k, k + row0 * k_row, k_row, ${height * blocks}, min(${height * blocks}, rows - row0), ${dim});
+    const int parts = (places + ${blocks * vectors - 1}) / ${blocks * vectors};
+    for (int part = 0; part < parts; ++part) {
+    const int place0 = part * places / parts, filled = (part + 1) * places / parts - place0;
+    load_tile(rows_k, k + place0 * ${vec} * k_row, k_row, min(filled * ${vec}, rows - place0 * ${vec}), filled * ${vec}, ${dim});
 % endif
-    const int blocks = min(${blocks}, (rows - row0 + ${height - 1}) / ${height});
+    const int row0 = place0 * ${vec}, blocks = (filled + ${vectors - 1}) / ${vectors};
 
     // rows past the last one are the last one again
 % if not by_keys:
     int own_query[${blocks * height}], own_head[${blocks * height}];
 % endif
-    for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int block = place / ${vectors}, vector = place % ${vectors};
+    for (int place = 0; place < filled; ++place) {
 % for name, _, _ in own:
         long rows_of_${name}[${vec}];
 % endfor
@@ -169,16 +186,16 @@ void ${kernel}(
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + block * ${size * vectors} + vector, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+        turn_in(own_${name} + place * ${size}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < ${blocks * size * vectors}; ++i) {
+    for (int i = 0; i < filled * ${pitch_of[size]}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
 % if is_forward:
-    for (int v = 0; v < ${blocks * vectors}; ++v) {
+    for (int v = 0; v < filled; ++v) {
         top[v] = -INFINITY;
         sum[v] = 0.0f;
     }
@@ -186,40 +203,64 @@ void ${kernel}(
 % if not by_keys:
     // which others its rows see
     int first = keys, last = 0;
-    for (int r = 0; r < blocks * ${height}; ++r) {
+    for (int r = 0; r < filled * ${vec}; ++r) {
         first = min(first, ${seen.first_key("own_query[r]")});
         last = max(last, ${seen.last_key("own_query[r]")});
     }
 % else:
     const int first = ${seen.first_query("row0")};
-    const int last = ${seen.last_query(f"min(row0 + {height * blocks - 1}, keys - 1)")};
+% if joined:
+    const int last = queries * shared_by, head = 0;
+% else:
+    const int last = ${seen.last_query(f"min(row0 + filled * {vec} - 1, keys - 1)")};
     for (int head = 0; head < shared_by; ++head)
 % endif
-    for (int other0 = first; other0 < last; other0 += ${tile}) {
-        const int count = min(${tile}, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
+% endif
+    {
+    // tiles are as even as can be, too
+    const int tiles = max(1, (last - first + ${tile - 1}) / ${tile});
+    const int step = ((last - first + tiles - 1) / tiles + ${sums - 1}) / ${sums} * ${sums};
+    for (int other0 = first; other0 < last; other0 += step) {
+        const int count = min(step, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
+% if joined:
+        if (place0 == 0 || tiles > 1) {  // else the tile has all rows, and stays
+            for (int row = 0, of_head = other0 / queries, query = other0 % queries; row < all; ++row) {
+% for name, size in others:
+                load_row(tile_${name} + row * ${pitches[name] // vec}, ${name} + of_head * ${name}_head + query * ${name}_row, ${size});
+% endfor
+                if (row < count - 1 && ++query == queries) {
+                    query = 0;
+                    ++of_head;
+                }
+            }
+        }
+% else:
 % for name, size in others:
 % if name in copied:
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
 % endfor
+% endif
         for (int block = 0; block < blocks; ++block) {
+            // the first vector of the block, and its vectors
+            const int begin = block * filled / blocks, width = (block + 1) * filled / blocks - begin;
 % if is_plain:
             ${vf} highest[${vectors}];
-% for v in range(vectors):
-            highest[${v}] = top[block * ${vectors} + ${v}];
-% endfor
+            for (int v = 0; v < width; ++v) {
+                highest[v] = top[begin + v];
+            }
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores_${"local" if other in copied else "global"}(${to} + m * ${vectors}, ${at(other, "m")}, count - m, own_${name} + block * ${size * vectors}, ${size}${", highest" if is_plain else ""});
+<% call = f"(width, {to} + m * {vectors}, {at(other, 'm')}, count - m, own_{name} + begin * {size}, {size}{', highest' if is_plain else ''})" %>\
+                scores_${"local" if other in copied else "global"}${call};
             }
 % endfor
 % if is_forward:
             ${vf} shrink[${vectors}];
 % endif
-% for v in range(vectors):
-            {
-                const int place = block * ${vectors} + ${v};
+            for (int v = 0; v < width; ++v) {
+                const int place = begin + v;
 % if by_keys:
                 const ${vi} key = row0 + place * ${vec} + LANES;
 % else:
@@ -245,11 +286,11 @@ void ${kernel}(
 % endif
 % if is_forward:
 % if is_plain:
-                const ${vf} most = highest[${v}];
+                const ${vf} most = highest[v];
 % else:
                 ${vf} most = top[place];
                 for (int m = 0; m < count; ++m) {
-                    ${vf} value = p[m * ${vectors} + ${v}];
+                    ${vf} value = p[m * ${vectors} + v];
 % if masked:
                     value += mask_of(mask + (other0 + m) * mask_column, places);
 % endif
@@ -257,27 +298,27 @@ void ${kernel}(
                     const ${vi} key = other0 + m;
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    p[m * ${vectors} + ${v}] = value;
+                    p[m * ${vectors} + v] = value;
                     most = select(most, value, value > most);  // one instruction, which fmax is not
                 }
 % endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[${v}] = power(top[place] - shift);
+                shrink[v] = power(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} probability = power(p[m * ${vectors} + ${v}] - shift);
+                    ${vf} probability = power(p[m * ${vectors} + v] - shift);
                     added += probability;
 % if philox:
                     probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
 % endif
-                    p[m * ${vectors} + ${v}] = probability;
+                    p[m * ${vectors} + v] = probability;
                 }
-                sum[place] = sum[place] * shrink[${v}] + added;
+                sum[place] = sum[place] * shrink[v] + added;
 % else:
                 for (int m = 0; m < count; ++m) {
-                    const int at = m * ${vectors} + ${v};
+                    const int at = m * ${vectors} + v;
                     ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
@@ -304,18 +345,11 @@ void ${kernel}(
                 }
 % endif
             }
-% endfor
+            const int own_rows = min(width * ${vec}, rows - row0 - begin * ${vec});
 % for name, other, factors, size in results:
-            {
-                __local ${vf} *to = sum_${name} + block * ${size * vectors};
-% if size >= sums:
-                for (int m = 0; m < ${size // sums * sums}; m += ${sums}) {
-                    add${sums}(to + m * ${vectors}, ${at(other, "0", "m")}, count, ${factors}${", shrink" if is_forward else ""});
-                }
-% endif
-% if size % sums:
-                add${size % sums}(to + ${size // sums * sums * vectors}, ${at(other, "0", size // sums * sums)}, count, ${factors}${", shrink" if is_forward else ""});
-% endif
+            for (int row = 0; row < own_rows;) {
+                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of[size]};
+${some_rows("own_rows - row", f"add_{size}_", f"to, (__local const float *){factors} + row, {at(other, '0')}, count" + (", (const float *)shrink + row" if is_forward else ""), "row")}\
             }
 % endfor
 % if is_whole:
@@ -323,45 +357,39 @@ void ${kernel}(
             for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
-            for (int m = 0; m < count; m += ${sums}) {
-                add_rows(sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch},
-                         (__local const float *)(ds + m * ${vectors}), rows_k + block * ${height * pitch // vec},
-                         min(${height}, rows - row0 - block * ${height}));
+            for (int m = 0; m < count;) {
+                __global float *to = sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch};
+${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {vectors}), (__local const float *)rows_k + begin * {vec * pitch}, {pitch}, own_rows", "m")}\
             }
 % endif
         }
     }
+    }
 
-    for (int place = 0; place < blocks * ${vectors}; ++place) {
-        const int block = place / ${vectors}, vector = place % ${vectors};
-        const int row = row0 + place * ${vec}, count = min(${vec}, rows - row);
+    const int own_rows = min(filled * ${vec}, rows - row0);
 % if is_forward:
+    for (int place = 0; place < filled; ++place) {
         const ${vf} whole = sum[place];
-        const ${vf} factor = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
+        sum[place] = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        const ${vf} ends = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+        top[place] = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+    }
 % endif
-% for name, *_ in results:
-        long rows_of_${name}[${vec}];
-% endfor
-        for (int lane = 0; lane < count; ++lane) {
-% for name, *_ in results:
-            rows_of_${name}[lane] = ${f"(row + lane) * {name}_row" if by_keys else f"own_head[place * {vec} + lane] * {name}_head + own_query[place * {vec} + lane] * {name}_row"};
-% endfor
+    for (int r = 0; r < own_rows; ++r) {
 % if is_forward:
-            lse[row + lane] = ((const float *)&ends)[lane];
+        lse[row0 + r] = ((const float *)top)[r];
 % endif
-        }
 % for name, _, _, size in results:
-        turn_out(${name}, rows_of_${name}, count, sum_${name} + block * ${size * vectors} + vector, ${size}, ${"factor" if is_forward else "1.0f" if name == "grad_v" else "scale"});
+        store_row(${name} + ${f"(row0 + r) * {name}_row" if by_keys else f"own_head[r] * {name}_head + own_query[r] * {name}_row"},
+                  (__local const float *)sum_${name} + r * ${pitch_of[size]}, ${size}, ${"((const float *)sum)[r]" if is_forward else "1.0f" if name == "grad_v" else "scale"});
 % endfor
     }
 % if is_whole:
     }
     for (int head = 0; head < shared_by; ++head) {
         for (int query = 0; query < queries; ++query) {
-            store_row(grad_q + head * grad_q_head + query * grad_q_row,
-                      sums + (head * (long)(queries + ${sums}) + query) * ${pitch}, ${dim}, scale);
+            store_sums(grad_q + head * grad_q_head + query * grad_q_row,
+                       sums + (head * (long)(queries${"" if joined else f" + {sums}"}) + query) * ${pitch}, ${dim}, scale);
         }
     }
 % endif

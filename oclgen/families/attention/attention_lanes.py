@@ -10,6 +10,8 @@ its keys bring one after the other. Probabilities are then computed once.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from math import gcd
 from typing import Annotated, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
@@ -32,9 +34,6 @@ ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "
 """The other rows that results are sums of. Others are multiplied once for each block."""
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
-LEAST_SAVED = 1.2
-"""Rows of blocks of two vectors for each row of blocks of one from which on these are guessed: 40
-rows, 64 for 48, take 0.8 of the time, 71 rows, 96 for 80, 0.84 to 0.99, 104 rows 1.04 to 1.07."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 
@@ -56,6 +55,17 @@ class Config(BaseConfig):
         """Rows of a block: a lane for each."""
         return self.vec * self.vectors
 
+    @property
+    def rows_at_once(self) -> tuple[int, int]:
+        """Rows of results whose sums are in registers at once, and those of the last ones."""
+        rows = gcd(self.vec, self.sums)
+        return rows, max(1, rows // 2)
+
+    @property
+    def columns(self) -> int:
+        """Vectors of items of each of these rows."""
+        return min(4, self.sums * self.vectors // self.rows_at_once[0])
+
     def local_bytes(self, problem: AttentionProblem) -> int:
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
@@ -65,7 +75,8 @@ class Config(BaseConfig):
         others = sum(pitches[name] for name in copied(problem))
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
-        blocks = self.blocks * self.height * (own + sum(_results(problem)) + as_they_lie)
+        results = sum(round_up(size, self.vec) for size in _results(problem))
+        blocks = self.blocks * self.height * (own + results + as_they_lie)
         return FLOAT_BYTES * (blocks + self.tile * (others + scores))
 
     def conflict(self, problem: AttentionProblem, limits: Limits) -> str | None:
@@ -111,46 +122,44 @@ def _by_keys(problem: AttentionProblem) -> bool:
     return problem.direction in ("bwd_kv", "bwd")
 
 
+def _sees_all(problem: AttentionProblem) -> bool:
+    """Say whether scores are what the products are, for each query and key."""
+    return not (problem.mask or parts.seen(problem).is_limited)
+
+
 def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    vectors, sums = _in_registers(rows_of(problem), vec, limits)
-    one = Config(vec, vectors, sums, tile=48)
-    two = replace(one, blocks=2)
-    four = replace(one, blocks=4)  # reads tiles half as often, but shares out fewer work-items
-    work_items = problem.batch * problem.kv_heads
-    if problem.direction != "bwd":
-        work_items *= ceil_div(rows_of(problem), four.height * four.blocks)
-    short = replace(one, tile=sums)  # for long rows and little local memory
+    if rows_of(problem) <= vec:
+        one = Config(vec, vectors=1, sums=12, tile=48)
+    else:  # as many sums as registers hold, beside a vector of each row and a number for all
+        one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
+    # blocks that share tiles read them less often; rows of a mask see different ones
+    blocks = (1,) if parts.seen(problem).is_limited else (4, 2, 1)
+    heads = problem.batch * problem.kv_heads
+    shares = [
+        replace(one, blocks=n)
+        for n in blocks
+        if n == 1
+        or problem.direction == "bwd"  # whose rows are not shared out
+        or heads * _work_items(problem, n * one.height) >= ITEMS_PER_UNIT * limits.compute_units
+    ]
+    short = replace(one, tile=one.sums)  # for long rows and little local memory
     least = replace(short, vec=4, vectors=1)
-    if parts.seen(problem).is_limited:
-        first = one  # rows that see different keys share few
-    else:
-        first = two if work_items < ITEMS_PER_UNIT * limits.compute_units else four
-    return [*dict.fromkeys((first, two, one, short, least))]
+    return [*shares, short, least]
 
 
-def _in_registers(rows: int, vec: int, limits: Limits) -> tuple[int, int]:
-    """Return the vectors of a block of rows, and the sums of each that registers hold.
-
-    Two vectors load a number for two multiply-adds. One fills its lanes better where the last block
-    would be half empty; with 32 registers it has twice as many sums, and then hardly waits.
-    """
-    sums = 12 if limits.has_32_vectors else 6
-    if rows <= vec:
-        return 1, sums
-    of_one, of_two = round_up(rows, vec), round_up(rows, 2 * vec)
-    if limits.has_32_vectors and of_two >= LEAST_SAVED * of_one:
-        return 1, 2 * sums
-    return 2, sums
+def _work_items(problem: AttentionProblem, rows: int) -> int:
+    """Return the work-items of a head of k and v, each of which has `rows` rows."""
+    return 1 if problem.direction == "bwd" else ceil_div(rows_of(problem), rows)
 
 
 def plan(problem: AttentionProblem, config: Config) -> Plan:
     """Return the one launch that computes the problem."""
+    own = _work_items(problem, config.height * config.blocks)
     is_whole = problem.direction == "bwd"
-    own = 1 if is_whole else ceil_div(rows_of(problem), config.height * config.blocks)
     launch = Launch(
         text=LazyText(lambda: _text(problem, config)),
         kernel=KERNELS[problem.direction],
@@ -171,8 +180,10 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
-    is_plain = not (problem.is_gradient or problem.mask or parts.seen(problem).is_limited)
+    is_plain = not problem.is_gradient and _sees_all(problem)
     shared = asdict(config) | {
+        "rows_at_once": config.rows_at_once,
+        "dim": problem.head_dim,
         "direction": problem.direction,
         "masked": problem.mask,
         "is_plain": is_plain,
@@ -183,8 +194,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
-        counts=_counts(problem, config),
-        columns=ceil_div(problem.head_dim, config.vec),
+        parts_of={
+            size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
+        },
         multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
         load_part=parts.load_part(config.vec),
         power=parts.power(config.vec),
@@ -195,20 +207,20 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         NAME,
         tiles=tiles,
         kernel=KERNELS[problem.direction],
-        dim=problem.head_dim,
         dim_v=problem.value_dim,
+        pitch_of={dim: round_up(dim, config.vec) for dim in (problem.head_dim, problem.value_dim)},
         seen=parts.seen(problem),
+        joined=_by_keys(problem) and _sees_all(problem) and not problem.dropout,
         philox=problem.dropout,
         **shared,
     )
 
 
-def _counts(problem: AttentionProblem, config: Config) -> list[int]:
-    """Return how many items of rows that are results have their sums in registers at once."""
-    counts = {
-        part for size in _results(problem) for part in (min(config.sums, size), size % config.sums)
-    }
-    return sorted(counts - {0})
+def _shares(count: int, most: int) -> list[tuple[int, int]]:
+    """Return the first and the number of each part of `count`: up to `most`, as even as can be."""
+    shares = ceil_div(count, most)
+    ends = [share * count // shares for share in range(shares + 1)]
+    return [(first, end - first) for first, end in pairwise(ends)]
 
 
 def _others(problem: AttentionProblem) -> dict[str, int]:

@@ -5,8 +5,9 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
-counts      items of an own row that are summed at once
-columns     vectors of a row of grad_q: of all gradients at once
+dim         items of a row of q and k
+rows_at_once  rows of results whose sums are in registers at once, and of the last ones
+parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
 copied      names of the other rows that are copied to local memory
 multiplied  where scores find other rows: local or global, for each product
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
@@ -20,18 +21,71 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
         return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
     def item(place, row, column):
         return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
+    highest = f", {vf} *most" if is_plain else ""
 %>\
+<%def name="add_rows(name, to, rows, parts, step, row_step, shrinks)">\
+<% columns = sum(width for _, width in parts) %>\
+
+// sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
+void ${name}(__${to} float *sums, __local const float *factors, ${others("local")}${", const float *shrink" if shrinks else ""})
+{
+% for first, width in parts:
+    {
+% for m in range(rows):
+% for c in range(width):
+        ${vf} sum${m}_${c} = vload${vec}(${m * columns + first + c}, sums)${f" * shrink[{m}]" if shrinks else ""};
+% endfor
+% endfor
+        for (int row = 0; row < count; ++row) {
+% for c in range(width):
+            const ${vf} items${c} = vload${vec}(${first + c}, other + row * pitch);
+% endfor
+% for m in range(rows):
+            const float factor${m} = factors[${step} + ${m}${row_step}];
+% for c in range(width):
+            sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
+% endfor
+% endfor
+        }
+% for m in range(rows):
+% for c in range(width):
+        vstore${vec}(sum${m}_${c}, ${m * columns + first + c}, sums);
+% endfor
+% endfor
+    }
+% endfor
+}
+</%def>\
+<%def name="by_width(name, arguments)">\
+% for width in range(vectors, 0, -1):
+    ${"} else " if width < vectors else ""}${f"if (width == {width}) " if width > 1 else ""}{
+        ${name}${width}(${arguments});
+% endfor
+    }
+</%def>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
 
 ${load_part}
 ${power}
-// two vectors made of one or two neighbouring lanes of each in turn, within 16 bytes
-% for name, picks in (("LOW", (0, 4, 1, 5)), ("HIGH", (2, 6, 3, 7)), ("LOW2", (0, 1, 4, 5)), ("HIGH2", (2, 3, 6, 7))):
-#define ${name}(a, b) ((${vf})(${", ".join(f"({'ab'[pick // 4]}).s{first + pick % 4:x}" for first in range(0, vec, 4) for pick in picks)}))
-% endfor
+<%
+    def picked(picks):
+        """Places of two vectors, those of the second counted on from the first's: some of each 16 bytes of both."""
+        return ", ".join(str(first + pick % 4 + pick // 4 * vec) for first in range(0, vec, 4) for pick in picks)
+    def quarters(odd):
+        """Places of every other 16 bytes, from the first or second on, of one vector and then of the other."""
+        return ", ".join(str(first + i) for first in range(4 * odd, 2 * vec, 8) for i in range(4))
+%>\
+#define LOW(a, b) __builtin_shufflevector(a, b, ${picked((0, 4, 1, 5))})
+#define HIGH(a, b) __builtin_shufflevector(a, b, ${picked((2, 6, 3, 7))})
+#define LOW2(a, b) __builtin_shufflevector(a, b, ${picked((0, 1, 4, 5))})
+#define HIGH2(a, b) __builtin_shufflevector(a, b, ${picked((2, 3, 6, 7))})
+% if vec > 4:
+#define EVEN(a, b) __builtin_shufflevector(a, b, ${quarters(0)})
+#define ODD(a, b) __builtin_shufflevector(a, b, ${quarters(1)})
+% endif
 
-// part[i] = lane i of each
+// part[i] = lane i of each: 4 x 4 within 16 bytes, then these as one
 void turn(${vf} *part)
 {
 % for q in range(0, vec, 4):
@@ -40,13 +94,24 @@ void turn(${vf} *part)
     const ${vf} t${q} = LOW2(a${q}, b${q}), t${q + 1} = HIGH2(a${q}, b${q});
     const ${vf} t${q + 2} = LOW2(c${q}, d${q}), t${q + 3} = HIGH2(c${q}, d${q});
 % endfor
-% for i in range(vec):
-<% group = "s" + "".join(f"{lane:x}" for lane in range(i // 4 * 4, i // 4 * 4 + 4)) %>\
-    part[${i}] = (${vf})(${", ".join(f"t{q + i % 4}.{group}" for q in range(0, vec, 4))});
+% for i in range(4):
+% if vec == 4:
+    part[${i}] = t${i};
+% elif vec == 8:
+    part[${i}] = EVEN(t${i}, t${i + 4});
+    part[${i + 4}] = ODD(t${i}, t${i + 4});
+% else:
+    const ${vf} even${i} = EVEN(t${i}, t${i + 4}), even${i + 8} = EVEN(t${i + 8}, t${i + 12});
+    const ${vf} odd${i} = ODD(t${i}, t${i + 4}), odd${i + 8} = ODD(t${i + 8}, t${i + 12});
+    part[${i}] = EVEN(even${i}, even${i + 8});
+    part[${i + 4}] = EVEN(odd${i}, odd${i + 8});
+    part[${i + 8}] = ODD(even${i}, even${i + 8});
+    part[${i + 12}] = ODD(odd${i}, odd${i + 8});
+% endif
 % endfor
 }
 
-// item i of ${vec} rows of `size`, times a factor, becomes vector i * ${vectors}
+// item i of ${vec} rows of `size`, times a factor, becomes vector i
 void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
@@ -57,62 +122,43 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
 % endfor
         turn(part);
 % for lane in range(vec):
-        to[(c + ${lane}) * ${vectors}] = part[${lane}];
+        to[c + ${lane}] = part[${lane}];
 % endfor
     }
     for (; c < size; ++c) {
         for (int lane = 0; lane < ${vec}; ++lane) {
-            ((__local float *)(to + c * ${vectors}))[lane] = LOAD1(from + rows[lane] + c) * factor;
-        }
-    }
-}
-
-// the way back, of the first `count` rows
-void turn_out(__global elem_t *to, const long *rows, const int count, __local const ${vf} *from, const int size, const ${vf} factor)
-{
-    int c = 0;
-    for (; c + ${vec} <= size; c += ${vec}) {
-        ${vf} part[${vec}];
-% for lane in range(vec):
-        part[${lane}] = from[(c + ${lane}) * ${vectors}] * factor;
-% endfor
-        turn(part);
-% for lane in range(vec):
-        if (${lane} < count) {
-            STORE${vec}(part[${lane}], to + rows[${lane}] + c);
-        }
-% endfor
-    }
-    for (; c < size; ++c) {
-        ${vf} item = from[c * ${vectors}] * factor;
-        for (int lane = 0; lane < count; ++lane) {
-            STORE1(((const float *)&item)[lane], to + rows[lane] + c);
+            ((__local float *)(to + c))[lane] = LOAD1(from + rows[lane] + c) * factor;
         }
     }
 }
 
 % if copied or direction == "bwd":
+void load_row(__local ${vf} *to, __global const elem_t *row, const int size)
+{
+    for (int c = 0; c < size; c += ${vec}) {
+        *to++ = load_part(row + c, size - c);
+    }
+}
+
 // `all` rows, of which those past `count` are the last one again
 void load_tile(
     __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
 {
     for (int row = 0; row < all; ++row) {
-        __global const elem_t *from = rows + min(row, count - 1) * pitch;
-        for (int c = 0; c < size; c += ${vec}) {
-            *tile++ = load_part(from + c, size - c);
-        }
+        load_row(tile + row * ((size + ${vec - 1}) / ${vec}), rows + min(row, count - 1) * pitch, size);
     }
 }
 % endif
 
 % for place in sorted(set(multiplied)):
-// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with a block of own rows, of
-// `size` items
+% for width in range(1, vectors + 1):
+// to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own
+// rows, of `size` items each
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
-void scores_${place}(
-    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${f", {vf} *most" if is_plain else ""})
+void scores_${place}${width}(
+    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
 {
 % if place == "global":
 % for m in range(sums):
@@ -120,93 +166,55 @@ void scores_${place}(
 % endfor
 % endif
 % for m in range(sums):
-    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(vectors))};
+    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
     for (int i = 0; i < size; ++i) {
-% for v in range(vectors):
-        const ${vf} own${v} = own[i * ${vectors} + ${v}];
+% for v in range(width):
+        const ${vf} own${v} = own[i${f" + {v} * size" if v else ""}];
 % endfor
 % for m in range(sums):
         const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
-% for v in range(vectors):
+% for v in range(width):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
 % endfor
     }
+% for v in range(width):
+% if is_plain:
+    ${vf} most${v} = most[${v}];
+% endif
 % for m in range(sums):
-% for v in range(vectors):
     to[${m * vectors + v}] = sum${m}_${v};
 % if is_plain:
-    most[${v}] = select(most[${v}], sum${m}_${v}, sum${m}_${v} > most[${v}]);  // one instruction, which fmax is not
+    most${v} = select(most${v}, sum${m}_${v}, sum${m}_${v} > most${v});  // one instruction, which fmax is not
 % endif
 % endfor
+% if is_plain:
+    most[${v}] = most${v};
+% endif
 % endfor
 }
 
 % endfor
-% for items in counts:
-
-// to[item][vector] += the products of ${items} items of `count` other rows with factors of a block's rows
-void add${items}(
-    __local ${vf} *to, ${others("local")}, __local const ${vf} *factors${f", const {vf} *shrink" if is_forward else ""})
+void scores_${place}(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
 {
-% for m in range(items):
-% for v in range(vectors):
-    ${vf} sum${m}_${v} = to[${m * vectors + v}]${f" * shrink[{v}]" if is_forward else ""};
-% endfor
-% endfor
-    for (int row = 0; row < count; ++row) {
-% for v in range(vectors):
-        const ${vf} factor${v} = factors[row * ${vectors} + ${v}];
-% endfor
-% for m in range(items):
-        const float other${m} = ${item("local", "row", m)};
-% for v in range(vectors):
-        sum${m}_${v} = other${m} * factor${v} + sum${m}_${v};
-% endfor
-% endfor
-    }
-% for m in range(items):
-% for v in range(vectors):
-    to[${m * vectors + v}] = sum${m}_${v};
-% endfor
-% endfor
+${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if is_plain else ''}")}\
 }
+
+% endfor
+% for size, parts in parts_of.items():
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(f"add_{size}_{rows}", "local", rows, parts, f"row * {height}", "", is_forward)}\
+% endfor
 % endfor
 % if direction == "bwd":
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(f"add_queries{rows}", "global", rows, parts_of[dim], "row", f" * {height}", False)}\
+% endfor
+% endif
+% for name, place in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
 
-// sums[row][item] += the products of ${sums} rows of factors, a factor for each of `count` keys, with the keys
-void add_rows(__global float *sums, __local const float *factors, __local const ${vf} *keys, const int count)
-{
-% for first in range(0, columns, vectors):
-<% width = min(vectors, columns - first) %>\
-    {
-% for m in range(sums):
-% for v in range(width):
-        ${vf} sum${m}_${v} = vload${vec}(${m * columns + first + v}, sums);
-% endfor
-% endfor
-        for (int key = 0; key < count; ++key) {
-% for v in range(width):
-            const ${vf} items${v} = keys[key * ${columns} + ${first + v}];
-% endfor
-% for m in range(sums):
-            const float factor${m} = factors[${m * height} + key];
-% for v in range(width):
-            sum${m}_${v} = factor${m} * items${v} + sum${m}_${v};
-% endfor
-% endfor
-        }
-% for m in range(sums):
-% for v in range(width):
-        vstore${vec}(sum${m}_${v}, ${m * columns + first + v}, sums);
-% endfor
-% endfor
-    }
-% endfor
-}
-
-void store_row(__global elem_t *row, __global const float *from, const int size, const float factor)
+void ${name}(__global elem_t *row, __${place} const float *from, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {
@@ -216,7 +224,7 @@ void store_row(__global elem_t *row, __global const float *from, const int size,
         STORE1(from[c] * factor, row + c);
     }
 }
-% endif
+% endfor
 % if masked:
 
 // the mask of ${vec} scores, which lie at any places
