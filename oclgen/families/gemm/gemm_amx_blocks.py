@@ -1,4 +1,4 @@
-"""Which operands, tiles and blocks `gemm_amx` tries where nobody tuned."""
+"""Which operands, tiles and blocks `gemm_amx` guesses for an untuned product."""
 
 from __future__ import annotations
 
