@@ -8,6 +8,7 @@ from oclgen.families import preferred, valid_configs
 from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.gemm import gemm_pairs, gemm_register
+from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
@@ -23,18 +24,14 @@ def valid_guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
             yield Variant(family.NAME, config)
 
 
-def is_for_pairs(problem: Problem, limits: Limits) -> bool:
-    """Say whether `gemm_register` leaves a product, or what is one, to `gemm_pairs`."""
-    product = lowered(problem) if isinstance(problem, ConvProblem) else problem
-    assert isinstance(product, GemmProblem)
-    many = product.m >= gemm_register.ROWS_FOR_PAIRS
-    return many and problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions
-
-
 def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
     """Say whether a family guesses nothing on a processor where another one is always faster."""
-    if name.endswith("gemm_register"):
-        return is_for_pairs(problem, limits)
-    if name != "conv_pairs" or limits.kind != "cpu":
+    if name == "conv_pairs":
+        return limits.kind == "cpu" and isinstance(problem, ConvProblem) and shares_tiles(problem)
+    if not name.endswith(("gemm_register", "gemm_pairs", "gemm_dot")):
         return False
-    return isinstance(problem, ConvProblem) and shares_tiles(problem)
+    product = lowered(problem) if isinstance(problem, ConvProblem) else problem
+    assert isinstance(product, GemmProblem)
+    many = product.m >= gemm_register.ROWS_FOR_PAIRS and name.endswith("gemm_register")
+    for_pairs = problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions
+    return (many and for_pairs) or are_fastest(product, limits)

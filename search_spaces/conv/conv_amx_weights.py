@@ -6,7 +6,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from oclgen.families.conv.conv_amx_weights import guesses, spreads
-from oclgen.families.gemm.gemm_amx import PRODUCTS
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import BOTH, Values

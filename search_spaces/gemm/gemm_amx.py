@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.gemm.gemm_pairs import splits
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
@@ -19,7 +19,7 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
 
     None but the default where the device did not show the instruction.
     """
-    if gemm_amx.PRODUCTS[problem.dtype] not in limits.instructions:
+    if PRODUCTS[problem.dtype] not in limits.instructions:
         return {}
     return {
         # more tiles of sums load less for each product, and leave more of an edge empty

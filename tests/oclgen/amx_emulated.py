@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oclgen.families.gemm import gemm_amx
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES
 
@@ -72,7 +73,7 @@ def tiles_in_c(dtype: str = "bf16") -> str:
 def emulated(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """Return the device as one that has tiles, for kernels whose tiles are words of memory."""
     monkeypatch.setattr(gemm_amx, "tiles", tiles_in_c)
-    instructions = device.limits.instructions | {*gemm_amx.PRODUCTS.values()}
+    instructions = device.limits.instructions | {*PRODUCTS.values()}
     return replace(device, limits=replace(device.limits, instructions=instructions))
 
 

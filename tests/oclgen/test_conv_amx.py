@@ -9,7 +9,7 @@ import pytest
 
 from oclgen.families.conv import conv_amx, conv_pairs
 from oclgen.families.conv.conv_amx import merged
-from oclgen.families.gemm.gemm_amx import PRODUCTS
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import Device

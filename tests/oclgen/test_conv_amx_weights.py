@@ -12,7 +12,7 @@ from oclgen.families.conv import conv_amx_weights
 from oclgen.families.conv.conv_amx_weights import INPUTS, OUTPUTS, merged
 from oclgen.families.conv.correlation import windows
 from oclgen.families.conv.flat_positions import positions_of
-from oclgen.families.gemm.gemm_amx import PRODUCTS
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES

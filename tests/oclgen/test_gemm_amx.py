@@ -12,9 +12,8 @@ import pytest
 
 from oclgen import system
 from oclgen.families import FAMILIES
-from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import PRODUCTS
-from oclgen.families.gemm.gemm_amx_blocks import STEP
+from oclgen.families.gemm import gemm_amx, gemm_dot, gemm_pairs, gemm_register
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, STEP, are_fastest
 from oclgen.keys import parse_gemm
 from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
@@ -99,6 +98,17 @@ def test_only_processors_that_showed_the_instruction_are_served() -> None:
         assert gemm_amx.DEFAULT.why_not(problem, XEON) is None
         assert len(space_of("gemm_amx", problem, XEON)) > 4
         assert len(seeds_of("gemm_amx", problem, XEON)) >= 2
+
+
+def test_vectors_keep_what_leaves_tiles_empty() -> None:
+    limits = replace(XEON, instructions=XEON.instructions | {gemm_pairs.INSTRUCTION})
+    for size in ({"m": 7}, {"n": 7}, {"k": 31}, {"m": 16, "n": 32, "k": 64}, {"dtype": "fp16"}):
+        few = replace(PROBLEM, **size)
+        assert not are_fastest(few, limits), size
+    assert gemm_pairs.guesses(replace(PROBLEM, m=7), limits)
+    assert are_fastest(PROBLEM, limits)
+    for family in (gemm_pairs, gemm_register, gemm_dot):
+        assert family.guesses(PROBLEM, limits) == []
 
 
 def test_a_process_that_may_not_use_tiles_is_offered_none(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.attention import attention_parts as parts
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SIDE, STEP
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -45,7 +45,7 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if self.chunk % STEP:
             return f"chunk={self.chunk} is no multiple of {STEP}, the keys of a tile of values"
-        return limits.why_no(gemm_amx.PRODUCTS[problem.dtype])
+        return limits.why_no(PRODUCTS[problem.dtype])
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -53,7 +53,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(vectors=1, chunk=256, pack=True)
-TRAITS = Traits(rank=493, instructions=frozenset(gemm_amx.PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=493, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
@@ -63,12 +63,12 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
 
 def is_tiled(problem: AttentionProblem) -> bool:
     """Say whether tiles multiply the problem's dtype."""
-    return problem.dtype in gemm_amx.PRODUCTS
+    return problem.dtype in PRODUCTS
 
 
 def has_tiles(problem: AttentionProblem, limits: Limits) -> bool:
     """Say whether the device has tiles that multiply the problem's dtype."""
-    return gemm_amx.PRODUCTS[problem.dtype] in limits.instructions
+    return PRODUCTS[problem.dtype] in limits.instructions
 
 
 def rows_of(problem: AttentionProblem) -> int:

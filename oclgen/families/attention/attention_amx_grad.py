@@ -13,7 +13,7 @@ from typing import Annotated, TypeGuard
 from oclgen.families.attention import attention_amx, attention_rows
 from oclgen.families.attention import attention_parts as parts
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SIDE, STEP
 from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
@@ -45,7 +45,7 @@ class Config(BaseConfig):
                 f"chunk={self.chunk} block={self.block} are no multiples of {STEP}, the queries "
                 "and keys of a step"
             )
-        return limits.why_no(gemm_amx.PRODUCTS[problem.dtype])
+        return limits.why_no(PRODUCTS[problem.dtype])
 
     def needs(self, problem: AttentionProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -53,7 +53,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(chunk=64, block=64)
-TRAITS = Traits(rank=492, instructions=frozenset(gemm_amx.PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=492, instructions=frozenset(PRODUCTS.values()), rate=16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:

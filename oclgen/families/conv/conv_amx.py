@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeGuard
 from oclgen.families.conv.conv_register_plan import largest, parts_of
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS
-from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
+from oclgen.families.gemm.gemm_amx import REGISTERS
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SIDE, STEP
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.lane_packing import pack_groups, pack_weights, transpose_text
 from oclgen.families.parts.packing import PACKED, Packing, sizes_of

@@ -16,8 +16,8 @@ from oclgen.families.conv.conv_register_weights_plan import MAX_KERNEL_W, sum_of
 from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
 from oclgen.families.gemm import gemm_amx
-from oclgen.families.gemm.gemm_amx import PRODUCTS, REGISTERS
-from oclgen.families.gemm.gemm_amx_blocks import SHAPES, SIDE
+from oclgen.families.gemm.gemm_amx import REGISTERS
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SHAPES, SIDE
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights

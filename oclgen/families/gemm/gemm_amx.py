@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_amx_blocks import (
+    PRODUCTS,
     SIDE,
     STEP,
     TILE_STEPS,
@@ -33,7 +34,6 @@ from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import probe
-from oclgen.opencl.probe import HALF_TILES, TILES
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
@@ -42,9 +42,6 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_amx"
 
-PRODUCTS = {"bf16": TILES, "fp16": HALF_TILES}
-"""The instruction by dtype. That of bf16 rounds to nearest even as `vdpbf16ps` does, and takes
-denormals for zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 REGISTERS = 8
 ROW_STEPS, COLUMN_STEPS = 256, 128
 """Steps of k that a work-item packs of 16 rows, or of a panel of columns: some 8 KiB, which cost

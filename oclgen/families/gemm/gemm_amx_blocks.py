@@ -9,13 +9,19 @@ from typing import NamedTuple
 from oclgen.families.gemm.gemm_register_tiles import Tile, blocks_of_item
 from oclgen.families.gemm.gemm_tiles import lies_along_k
 from oclgen.limits import Limits
+from oclgen.opencl.probe import HALF_TILES, TILES
 from oclgen.plan import ceil_div
 from oclgen.problem import GemmProblem
 
+PRODUCTS = {"bf16": TILES, "fp16": HALF_TILES}
+"""The instruction by dtype. That of bf16 rounds to nearest even as `vdpbf16ps` does, and takes
+denormals for zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 SIDE = 16
 """Rows of a tile, and columns of a tile of sums."""
 STEP = 32
 """Steps of k of a tile of A."""
+LEAST_SIDE, LEAST_SIZE = 8, 1 << 17
+"""Rows and columns, and multiply-adds, from which on products are left to tiles."""
 ALIKE = 1000
 """Multiply-adds of the product for each item of packing by which orders may differ: a twentieth of
 the time, at 0.1 ns an item and 450 multiply-adds each ns."""
@@ -36,6 +42,18 @@ NEAR_ITEMS, LEAST_PANELS = 1 << 17, 4
 """Items of all columns that stay in the second cache, and panels of them, for which a work-item
 takes columns one after the other: C is written along its rows then. 6814x300x160 in fp16 takes 0.70
 ms and 0.83 down the rows, 3370x753x32 0.47 and 0.61."""
+
+
+def are_fastest(problem: GemmProblem, limits: Limits) -> bool:
+    """Say whether a product is left to tiles: on few rows, columns or steps they are empty.
+
+    Of 61 products on a Xeon with AMX, vectors are faster in four, of 1 to 90 thousand
+    multiply-adds; of images in planes also where k is 16 to 24.
+    """
+    if PRODUCTS.get(problem.dtype) not in limits.instructions:
+        return False
+    is_small = min(problem.m, problem.n) < LEAST_SIDE or problem.k < STEP
+    return not is_small and prod((problem.m, problem.n, problem.k)) >= LEAST_SIZE
 
 
 def roles(swap: bool) -> tuple[str, str]:

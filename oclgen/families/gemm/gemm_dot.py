@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_tiles import lies_along_k, uneven_rows
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.expressions import vector_of
@@ -131,6 +132,8 @@ def _is_one(problem: GemmProblem, size: str) -> bool:
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if are_fastest(problem, limits):
+        return []
     if limits.kind == "cpu":
         width, rows = limits.native_float_width, 8 if limits.has_32_vectors else 4
         shapes = ((min(problem.m, rows), 3), (min(problem.m, rows // 2), 6), (1, 8), (1, 4))

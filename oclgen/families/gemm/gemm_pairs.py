@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_register_text import PairsText
 from oclgen.families.gemm.gemm_register_tiles import Tile, blocks_of_item
 from oclgen.families.gemm.gemm_tiles import lies_along_k, pack_panels, packed_operands
@@ -123,7 +124,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if INSTRUCTION not in limits.instructions:
+    if INSTRUCTION not in limits.instructions or are_fastest(problem, limits):
         return []
     few = problem.m < 32
     packs = ((False, False), (False, True)) if few else ((False, True), (True, True))

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_register_tiles import (
@@ -185,6 +186,8 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if _is_of_pairs(problem, limits) and problem.m >= ROWS_FOR_PAIRS:
+        return []
+    if are_fastest(problem, limits):
         return []
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
