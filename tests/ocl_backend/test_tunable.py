@@ -19,7 +19,7 @@ from ocl_backend.dispatch import tuned
 from oclgen.opencl import exclusive
 from oclgen.opencl.device import devices
 from oclgen.opencl.exclusive import kind_of
-from oclgen.problem import GemmProblem
+from oclgen.problem import ConvProblem, GemmProblem
 from oclgen.recording import dump, load
 from tests.ocl_backend.cpu_twin import place
 from tuned_db import Record, write_records
@@ -57,6 +57,19 @@ def test_untuned_problems_are_counted_per_device(device: Any) -> None:
     assert written.name == f"untuned{device.index}.jsonl"
     assert load(written.read_text().splitlines()) == {GemmProblem(19, 40, 24): 2}
     assert tunable.get_results() == ()
+
+
+def test_a_single_tap_has_no_dilation(device: Any) -> None:
+    """A kernel of 1x3 is dilated along its three taps alone: it shares records with 1x1 layers."""
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    tunable.enable()
+    x = torch.ones(2, 3, 9, 11, device=place(device))
+    torch.nn.functional.conv2d(x, torch.ones(5, 3, 1, 3, device=place(device)), dilation=2)
+    (written,) = tunable.write_untuned()
+    (problem,) = load(written.read_text().splitlines())
+    assert isinstance(problem, ConvProblem)
+    assert (problem.dilation_h, problem.dilation_w) == (1, 2)
 
 
 def test_runs_that_the_shim_recalls_are_counted_and_stay_recalled(

@@ -366,9 +366,11 @@ def _prepared(
 ) -> _Call:
     batch, in_channels, height, width = x
     out_channels, _, kernel_h, kernel_w = w
+    # a single tap has no distance to others: 1x1 layers are the same at any dilation
+    apart_h, apart_w = (n if k > 1 else 1 for k, n in zip(w[2:], geometry.dilation, strict=True))
     problem = ConvProblem(
         batch, in_channels, height, width, out_channels, kernel_h, kernel_w,
-        *geometry.stride, *geometry.padding, *geometry.dilation, geometry.groups,
+        *geometry.stride, *geometry.padding, apart_h, apart_w, geometry.groups,
         dtype=dtype, direction=direction, bias=bias,
     )  # fmt: skip
     name = "convolution" if direction == "fwd" else "convolution_backward"
