@@ -28,6 +28,7 @@ edge_n              item_n does not divide n
 edge_k              rows end within a step of 32, which is narrower
 overwritten         rows behind a row that store over what its last vector stored past n, where rows lie
                     side by side: whole vectors take less time than halves. 0 if there are none
+pack_ahead          steps of k by which rows of columns are asked for that are packed within
 winding             places of sums, of which neighbours share a row or a column
 text                terms and stores: see `gemm_register_text`
 preamble, tiles     LOAD and STORE; the tile registers
@@ -104,7 +105,7 @@ ${common.slice_of_item(split)}
     uint packed[${tile_k * wide // 2}] __attribute__((aligned(64)));
 % endif
 % if swap:
-    float turned[${item_m * item_n + 32}] __attribute__((aligned(64)));
+    float turned[${item_m * item_n + 48}] __attribute__((aligned(64)));
 % endif
 % if edge_k:
     const int rest = (k_last - k_first) % 32, k_whole = k_last - rest;
