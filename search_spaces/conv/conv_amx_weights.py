@@ -19,13 +19,14 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     """
     if PRODUCTS[problem.dtype] not in limits.instructions:
         return {}
+    guessed = guesses(problem, limits)
     return {
         # 2 x 2 tiles of sums load least; 1 x 3 fit an odd number of taps
         "item_m": (16, 32, 48),
         "item_n": (16, 32, 48),
         # more channels and columns read the other operand less often, and leave cores less to share
-        "loop_m": _with_guesses((1, 2, 4), "loop_m", problem, limits),
-        "inputs": _with_guesses((1, 2, 4), "inputs", problem, limits),
+        "loop_m": tuple(sorted({1, 2, 4, *(one.loop_m for one in guessed)})),
+        "inputs": tuple(sorted({1, 2, 4, *(one.inputs for one in guessed)})),
         # operands of few steps stay near for all taps, sums of many are moved less often
         "steps": (16, 32, 64, 128),
         "rows_together": BOTH if problem.kernel_h > 1 else (True,),
@@ -34,10 +35,3 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
         # more planes balance the units, and have to be added
         "split": (1, 2, 4, 8, 16, 32),
     }
-
-
-def _with_guesses(
-    values: tuple[int, ...], name: str, problem: ConvProblem, limits: Limits
-) -> tuple[int, ...]:
-    guessed = {getattr(config, name) for config in guesses(problem, limits)}
-    return tuple(sorted(guessed.union(values)))

@@ -202,7 +202,10 @@ def spreads(problem: ConvProblem) -> bool:
 
 
 def _split(problem: ConvProblem, limits: Limits, config: Config) -> int:
-    """Return the slices that give each core its work-items, of steps that are worth their sum."""
+    """Return the slices that give each core its work-items, of steps that are worth their sum.
+
+    One core shares with no other, and planes would only have to be added.
+    """
     if limits.compute_units == 1:
         return 1
     items = prod(_grid(problem, config))

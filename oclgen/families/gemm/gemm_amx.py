@@ -283,7 +283,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             pack_ahead=AHEAD[0],
             winding=serpentine("n", config.rows // SIDE, config.columns // SIDE),
             edge_rows=high % config.rows != 0,
-            edge_m=False,
+            edge_m=False,  # the loop over rows ends at m
             edge_n=problem.n % config.item_n != 0,
             sliced=config.is_sliced(problem),
             overwritten=config.overwritten(problem),

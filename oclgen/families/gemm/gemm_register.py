@@ -185,9 +185,8 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    if _is_of_pairs(problem, limits) and problem.m >= ROWS_FOR_PAIRS:
-        return []
-    if are_fastest(problem, limits):
+    for_pairs = _is_of_pairs(problem, limits) and problem.m >= ROWS_FOR_PAIRS
+    if for_pairs or are_fastest(problem, limits):
         return []
     if limits.kind == "cpu":
         return _guesses_on_cpu(problem, limits)
