@@ -223,7 +223,7 @@ void ${kernel}(
     for (int other0 = first; other0 < last; other0 += step) {
         const int count = min(step, last - other0), all = (count + ${sums - 1}) / ${sums} * ${sums};
 % if joined:
-        if (place0 == 0 || tiles > 1) {  // else the tile has all rows, and stays
+        ${"if (place0 == 0 || tiles > 1) " if is_whole else ""}{  // a tile that has all rows stays from part to part
             for (int row = 0, of_head = other0 / queries, query = other0 % queries; row < all; ++row) {
 % for name, size in others:
                 load_row(tile_${name} + row * ${pitches[name] // vec}, ${name} + of_head * ${name}_head + query * ${name}_row, ${size});
