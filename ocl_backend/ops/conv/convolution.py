@@ -26,6 +26,7 @@ from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
 from ocl_backend.ops.conv import one_pixel, one_tap
 from ocl_backend.ops.fused.fused_convolution import Convolving
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
 
@@ -242,13 +243,18 @@ def _served(x: Tensor) -> bool:
 
 
 def _unfolds_pixels(x: Tensor) -> bool:
-    """Whether x is in channels_last, or is for matrix units, which read no other images."""
-    return in_pixels(x) or _is_for_matrix_units(x.get_device(), _storage(x))
+    """Whether x is in channels_last, or for units whose families read volumes in no other order."""
+    device, dtype = x.get_device(), _storage(x)
+    return in_pixels(x) or _is_for_matrix_units(device, dtype) or _is_for_tiles(device, dtype)
 
 
 def _is_for_matrix_units(device: int, dtype: str) -> bool:
     instructions = tuned.chooser(device).limits.instructions
     return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
+
+
+def _is_for_tiles(device: int, dtype: str) -> bool:
+    return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
 
 
 def _unfolded_forward(

@@ -18,6 +18,8 @@ in_pixels           channels of a pixel of the output are neighbours, else pixel
 counts              pixels of a tile that are stored: of all tiles but a row's last, and of that one
 store_step          distance of neighbouring results in the output
 steps, rest         whole steps of 32 channels of a tap, and channels of the narrower one
+overwritten         pixels behind a pixel that store over what it stored past its channels: whole vectors take less
+                    time than parts. 0 if there are none
 together            groups that are one here, with zeros between them in the weights
 taps_w              taps of a row
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
@@ -122,7 +124,7 @@ ${planes.store(count)}\
 % if residual:
                     RESIDUAL(result),
 % endif
-                    CHANNELS - channel - ${16 * j});
+                    ${f"x < {count - overwritten} ? 16 : " if overwritten else ""}CHANNELS - channel - ${16 * j});
             }
 % else:
             {

@@ -33,7 +33,7 @@ from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx"
 
-SHAPES = ((2, 2), (1, 3), (1, 2), (2, 1), (1, 1))
+SHAPES = ((2, 2), (1, 3), (1, 2), (3, 1), (2, 1), (1, 1))
 """Tiles of pixels and of channels to guess. Products into one tile wait for each other."""
 GROUPS_PER_UNIT = 8
 """Work-items that a core wants to share the work evenly."""
@@ -243,6 +243,7 @@ def _correlate(
             own=store_channels(problem, SIDE) if in_pixels else transpose_text(SIDE),
             **epilogue(problem, "out"),
             sizes={**_sizes(problem, volume, part), "TAPS_W": runs.taps_w},
+            overwritten=_overwritten(problem, part),
             together=together,
             taps_w=part.cols.taps,
             in_pixels=in_pixels,
@@ -265,6 +266,17 @@ def _correlate(
             *buffer(written),
         ),
     )
+
+
+def _overwritten(problem: ConvProblem, part: Correlation) -> int:
+    """Return the pixels that a vector of 16 channels reaches behind its own, if they follow it.
+
+    0 if it ends with its pixel, or if what it adds has no more items than there are channels.
+    """
+    dense = problem.layout == "nhwc" and part.groups == part.cols.store_step == 1
+    if not dense or problem.bias or problem.residual or part.channels >= SIDE:
+        return 0
+    return ceil_div(SIDE - part.channels, part.channels)
 
 
 def _sizes(problem: ConvProblem, volume: Volume, part: Correlation) -> dict[str, int]:

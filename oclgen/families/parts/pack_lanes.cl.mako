@@ -71,23 +71,16 @@ void pack_lanes(
     const int tap = ${f"at / {chunks}" if taps > 1 else "0"}, first = (at - tap * ${chunks}) * ${vec};
     const int row = (int)get_global_id(1) * ${vec};
     const long matrix = get_global_id(2);
-    const int rows = min(${vec}, ${rows} - row);
-    int depths = min(${vec}, ${words} - first);
+    const int ${"all" if slice_taps else "depths"} = min(${vec}, ${words} - first), rows = min(${vec}, ${rows} - row);
     from += offset_from + ${matrix_at} + row * row_step + first * ${two}depth_step
-% if slice_taps:
-        + tap / ${slice_taps} * slice_step + tap % ${slice_taps} / ${kernel_w} * down_step
-% else:
-        + tap / ${kernel_w} * down_step
-% endif
-        + tap % ${kernel_w} * across_step;
+        + tap ${f"/ {slice_taps} * slice_step + tap % {slice_taps} " if slice_taps else ""}/ ${kernel_w} * down_step + tap % ${kernel_w} * across_step;
     const long of_block = matrix * ${-(-rows // block)} + row / ${block};
     packed += offset_packed + ((of_block * ${taps} + tap) * ${words} + first) * ${block} + row % ${block};
 % if slice_taps:
-    const int own = clamp(${"(slice_depth + 1) / 2" if pairs else "slice_depth"} - first, 0, depths);
-    for (int i = own; i < depths; ++i) {
+    const int depths = clamp(${"(slice_depth + 1) / 2" if pairs else "slice_depth"} - first, 0, all);
+    for (int i = depths; i < all; ++i) {
         ${write_item(vec, f"({lanes})(0)", f"packed[i * {block}]")};
     }
-    depths = own;
 % endif
 
     if (row_step == 1 && rows == ${vec}) {
