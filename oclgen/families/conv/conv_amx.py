@@ -14,8 +14,14 @@ from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from oclgen.families.conv import conv_amx_operands as packed
-from oclgen.families.conv.conv_amx_operands import FLAT, Halo, columns_of, in_place, results_of
-from oclgen.families.conv.conv_register_plan import largest, parts_of
+from oclgen.families.conv.conv_amx_operands import (
+    FLAT,
+    Halo,
+    columns_of,
+    in_place,
+    parts_of,
+    results_of,
+)
 from oclgen.families.conv.correlation import Correlation, operands
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import REGISTERS
@@ -76,7 +82,7 @@ class Config(BaseConfig):
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
         wide, volume = merged(problem), problem.volume or FLAT
-        part = largest(wide)
+        part = max(parts_of(wide), key=lambda part: part.results * part.reduction)
         used = covered(
             (part.channels, self.block),
             (_tiles(part), self.strips),

@@ -6,10 +6,11 @@ the taps along the depth are one more axis of the weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from oclgen.families.conv.conv_register_plan import parts_of
+from oclgen.families.conv import conv_register_plan
 from oclgen.families.conv.correlation import Axis, Correlation, operands
 from oclgen.families.gemm.gemm_amx_blocks import SIDE, STEP
 from oclgen.families.parts.lane_packing import pack_groups, pack_weights
@@ -27,6 +28,24 @@ ROW_BYTES = 32768
 """Bytes of packed rows of a work-item, which stay in the nearest cache while it fills them."""
 FLAT = Volume(1, 1)
 """Images of two dimensions as volumes: one slice, and one tap along the depth."""
+
+
+def is_mirrored(problem: ConvProblem) -> bool:
+    """Say whether a row of taps is packed from the last to the first.
+
+    The gradient of images meets them so. Then neighbours of the image and of the packed weights
+    go the same way, and are summed as one run.
+    """
+    return problem.direction == "bwd_data"
+
+
+@lru_cache(maxsize=64)
+def parts_of(problem: ConvProblem) -> tuple[Correlation, ...]:
+    """Return the correlations that a problem is computed as, by packed weights."""
+    parts = conv_register_plan.parts_of(problem)
+    if not is_mirrored(problem):
+        return parts
+    return tuple(replace(one, cols=one.cols.backwards(problem.kernel_w)) for one in parts)
 
 
 class Halo(NamedTuple):
@@ -60,10 +79,12 @@ def pack_of_weights(problem: ConvProblem, together: int, packed: Packing) -> Lau
         together: its groups that are packed as one.
         packed: of `packed_weights`.
     """
-    part = parts_of(problem.of_slice)[0]
+    part, mirrored = parts_of(problem.of_slice)[0], is_mirrored(problem)
     if together > 1:
-        return pack_groups(problem, packed, part.channels, part.depth, together)
-    return pack_weights(problem, packed, part.channels, part.depth, SIDE, pairs=True)
+        return pack_groups(problem, packed, part.channels, part.depth, together, mirrored)
+    return pack_weights(
+        problem, packed, part.channels, part.depth, SIDE, pairs=True, mirrored=mirrored
+    )
 
 
 def packed_images(problem: ConvProblem, volume: Volume) -> list[Packing]:

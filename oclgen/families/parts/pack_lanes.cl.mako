@@ -11,6 +11,7 @@ rows, depth         rows of a matrix, and elements of a row's tap
 taps, kernel_w      taps, and those that lie side by side
 slice_taps          taps of a slice of a volume, whose slices lie apart; their channels may be more than w has,
                     and are zero there; 0: there is no volume
+mirrored            taps that lie side by side are packed from the last to the first
 vec                 vector width
 block               rows that lie together, a multiple of vec
 strides             strides by name, of a row, a depth, and a row and a column of taps; an argument
@@ -73,7 +74,7 @@ void pack_lanes(
     const long matrix = get_global_id(2);
     const int ${"all" if slice_taps else "depths"} = min(${vec}, ${words} - first), rows = min(${vec}, ${rows} - row);
     from += offset_from + ${matrix_at} + row * row_step + first * ${two}depth_step
-        + tap ${f"/ {slice_taps} * slice_step + tap % {slice_taps} " if slice_taps else ""}/ ${kernel_w} * down_step + tap % ${kernel_w} * across_step;
+        + tap ${f"/ {slice_taps} * slice_step + tap % {slice_taps} " if slice_taps else ""}/ ${kernel_w} * down_step + ${f"({kernel_w - 1} - tap % {kernel_w})" if mirrored else f"tap % {kernel_w}"} * across_step;
     const long of_block = matrix * ${-(-rows // block)} + row / ${block};
     packed += offset_packed + ((of_block * ${taps} + tap) * ${words} + first) * ${block} + row % ${block};
 % if slice_taps:
