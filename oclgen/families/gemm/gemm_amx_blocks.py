@@ -85,7 +85,7 @@ def _packing_cost(problem: GemmProblem, swap: bool) -> int:
 
 def must_pack(problem: GemmProblem, swap: bool) -> bool:
     """Return whether rows have to be packed; else they are read faster as they lie."""
-    return not lies_along_k(problem, roles(swap)[0]) or problem.k % 2 == 1
+    return not lies_along_k(problem, roles(swap)[0])
 
 
 def shapes(problem: GemmProblem, swap: bool) -> list[tuple[int, int]]:
