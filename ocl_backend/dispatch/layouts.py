@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ocl_backend.dispatch import tuned, varying
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
@@ -44,6 +45,17 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     if has_model(met[1], limits):  # without one, costs are no times
         cost = cost * (DOUBT if other.ms is None else 1.0) + _copying_ms(met[1], limits)
     return first if made.order <= (step, cost) else second
+
+
+def is_for_matrix_units(device: int, dtype: str) -> bool:
+    """Say whether a GPU's matrix units multiply the dtype."""
+    instructions = tuned.chooser(device).limits.instructions
+    return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
+
+
+def is_for_tiles(device: int, dtype: str) -> bool:
+    """Say whether a processor's tile registers multiply the dtype."""
+    return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
 
 
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:

@@ -208,7 +208,7 @@ def test_phases_in_planes_are_computed_in_pixels(
         layouts.append((first.layout, second.layout))
         return second
 
-    monkeypatch.setattr(convolution, "_is_for_matrix_units", lambda device, dtype: True)
+    monkeypatch.setattr(convolution, "is_for_matrix_units", lambda device, dtype: True)
     monkeypatch.setattr(convolution, "better_known", other)
     reload_tuned()
     try:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch import settings, tuned
+from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.arguments import Pair, pair
-from ocl_backend.dispatch.layouts import better_known
+from ocl_backend.dispatch.layouts import better_known, is_for_matrix_units, is_for_tiles
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
@@ -26,7 +26,6 @@ from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
 from ocl_backend.ops.conv import one_pixel, one_tap
 from ocl_backend.ops.fused.fused_convolution import Convolving
-from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
 
@@ -245,16 +244,7 @@ def _served(x: Tensor) -> bool:
 def _unfolds_pixels(x: Tensor) -> bool:
     """Whether x is in channels_last, or for units whose families read volumes in no other order."""
     device, dtype = x.get_device(), _storage(x)
-    return in_pixels(x) or _is_for_matrix_units(device, dtype) or _is_for_tiles(device, dtype)
-
-
-def _is_for_matrix_units(device: int, dtype: str) -> bool:
-    instructions = tuned.chooser(device).limits.instructions
-    return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
-
-
-def _is_for_tiles(device: int, dtype: str) -> bool:
-    return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
+    return in_pixels(x) or is_for_matrix_units(device, dtype) or is_for_tiles(device, dtype)
 
 
 def _unfolded_forward(
@@ -383,7 +373,7 @@ def _prepared(
     in_last = replace(problem, layout="nhwc")
     if pixels:
         problem = better_known(device, in_last, problem)
-    elif _scatters(problem) and _is_for_matrix_units(device, dtype):
+    elif _scatters(problem) and is_for_matrix_units(device, dtype):
         problem = better_known(device, problem, in_last)
     steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
     call = tuned_call(f"{name}_overrideable", device, problem, steps)
