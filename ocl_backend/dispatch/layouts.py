@@ -58,6 +58,32 @@ def is_for_tiles(device: int, dtype: str) -> bool:
     return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
 
 
+def suits_pixels(device: int, problem: ConvProblem) -> bool:
+    """Say whether a convolution in planes may be slower than in channels_last with copies."""
+    return _leaves_lanes(device, problem) or (
+        _scatters(problem) and is_for_matrix_units(device, problem.dtype)
+    )
+
+
+def _scatters(problem: ConvProblem) -> bool:
+    """Say whether each phase of the results takes every second pixel, or less, of many channels."""
+    strided = max(problem.stride_h, problem.stride_w) > 1
+    is_depthwise = problem.groups == problem.in_channels
+    return problem.direction == "bwd_data" and strided and not is_depthwise
+
+
+def _leaves_lanes(device: int, problem: ConvProblem) -> bool:
+    """Say whether rows of a depthwise layer's results fill no half of a processor's vectors.
+
+    So it is in planes. In channels_last lanes are channels, however short rows are.
+    """
+    limits = tuned.chooser(device).limits
+    rows = {"fwd": problem.out_w, "bwd_data": problem.width}
+    row = rows.get(problem.direction, limits.native_float_width)
+    is_depthwise = 1 < problem.groups == problem.in_channels
+    return limits.kind == "cpu" and is_depthwise and 2 * row <= limits.native_float_width
+
+
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
     return choice.rung in RELATED and choice.variant.why_not(problem, limits) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
+from ocl_backend.dispatch import layouts as dispatch_layouts
 from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from ocl_backend.ops.conv import convolution, one_tap
 from oclgen.families.conv import conv_gemm_plan
@@ -208,7 +210,7 @@ def test_phases_in_planes_are_computed_in_pixels(
         layouts.append((first.layout, second.layout))
         return second
 
-    monkeypatch.setattr(convolution, "is_for_matrix_units", lambda device, dtype: True)
+    monkeypatch.setattr(dispatch_layouts, "is_for_matrix_units", lambda device, dtype: True)
     monkeypatch.setattr(convolution, "better_known", other)
     reload_tuned()
     try:
@@ -216,6 +218,21 @@ def test_phases_in_planes_are_computed_in_pixels(
     finally:
         reload_tuned()
     assert layouts == [("nchw", "nhwc")]
+
+
+def test_short_rows_of_depthwise_layers_may_be_computed_in_pixels(device: Any) -> None:
+    """Rows of few results leave lanes of a processor's vectors empty."""
+    short = ConvProblem(1, 32, 9, 9, 32, 9, 9, 2, 2, 1, 1, groups=32)
+    long = replace(short, width=99)
+    on_cpu = device.limits.kind == "cpu"
+    index = place(device).index
+    assert dispatch_layouts.suits_pixels(index, short) == on_cpu
+    assert dispatch_layouts.suits_pixels(index, replace(short, direction="bwd_data")) == (
+        on_cpu and device.limits.native_float_width >= 18
+    )
+    for other in (long, replace(short, direction="bwd_weights"), replace(short, groups=1)):
+        assert not dispatch_layouts.suits_pixels(index, other)
+    check_module(device, nn.Conv2d(32, 32, 9, 2, 1, groups=32), torch.randn(1, 32, 9, 9))
 
 
 @pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from oclgen.families.conv import conv_pixels_weights
+from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.limits import Limits
 from oclgen.opencl.device import Device
+from oclgen.opencl.probe import TILES
 from oclgen.problem import ConvProblem
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
@@ -76,6 +78,12 @@ def test_only_pixels_of_several_channels_are_served() -> None:
     ):
         assert not conv_pixels_weights.serves(other)
     assert conv_pixels_weights.guesses(LAYER, replace(CPU, kind="gpu")) == []
+    half = replace(LAYER, dtype="bf16")
+    assert conv_pixels_weights.guesses(half, CPU)
+    for instruction in (TILES, INSTRUCTION):
+        able = replace(CPU, instructions=frozenset({instruction}))
+        assert conv_pixels_weights.guesses(half, able) == []
+        assert conv_pixels_weights.guesses(LAYER, able)
     assert len(space_of(conv_pixels_weights.NAME, LAYER, CPU)) >= 50
     assert len(seeds_of(conv_pixels_weights.NAME, LAYER, CPU)) >= 3
 

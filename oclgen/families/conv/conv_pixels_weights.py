@@ -20,6 +20,8 @@ from oclgen.families.conv.conv_register_weights_plan import (
 )
 from oclgen.families.conv.correlation import runs_of, strung_windows
 from oclgen.families.conv.lanes import MOST_GUESSES, VECS
+from oclgen.families.gemm import gemm_pairs
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights
@@ -120,7 +122,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
     They are ranked by the time per multiply-add that idle lanes, and loads of x and y, add up to.
     """
-    if limits.kind == "gpu":
+    if limits.kind == "gpu" or is_multiplied(problem.dtype, limits):
         return []
     part = strung_windows(problem)
     taps, width = part.cols.taps, min(limits.native_float_width, 1 << part.depth.bit_length() - 1)
@@ -134,6 +136,12 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
         _shared(problem, limits, k, width, vecs)
         for _, k, vecs in sorted(shapes)[: MOST_GUESSES // 2]
     ]
+
+
+def is_multiplied(dtype: str, limits: Limits) -> bool:
+    """Say whether a processor multiplies 16 bits by themselves, and so faster than vectors do."""
+    pairs = {"bf16": gemm_pairs.INSTRUCTION}
+    return not {PRODUCTS.get(dtype), pairs.get(dtype)}.isdisjoint(limits.instructions)
 
 
 def items(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
