@@ -43,8 +43,8 @@ class Traits:
             with a lower rank.
         last_resort: whether dispatch offers `DEFAULT` only where no guess is valid: it is many
             times as slow as guesses in some shapes, of which the model has not seen all.
-        rate: multiply-adds that its instructions do on a processor in the time of one of fp32: what
-            a predicted time is counted against.
+        rate: says how many multiply-adds its instructions do on a processor in the time of one of
+            fp32: what a predicted time is counted against.
     """
 
     rank: int = 1000
@@ -57,7 +57,7 @@ class Traits:
     packing: Any = None
     leads: Callable[[Any, Limits], bool] = lambda _problem, _limits: False
     last_resort: bool = False
-    rate: float = 1.0
+    rate: Callable[[Limits], float] = lambda _limits: 1.0
 
 
 class BaseConfig:

@@ -6,7 +6,7 @@ one leaves lanes idle. `oclgen.predictor` derives features from both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oclgen.plan import ceil_div, round_up
 
@@ -30,6 +30,8 @@ class Registers:
             of their own; 0: not known.
         of_items: whether the lanes are neighbouring work-items, of which the compiler joins as many
             as a register has lanes, and computes the others afterwards.
+        of_tiles: whether a vector is a register of AMX, which has eight of them: its product takes
+            so long that half as many hide its latency, and hide two loads.
     """
 
     width: int
@@ -44,6 +46,7 @@ class Registers:
     steps: int = 0
     written: int = 0
     of_items: bool = False
+    of_tiles: bool = False
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector where a register has `native_width` lanes."""
@@ -52,6 +55,18 @@ class Registers:
     def lanes(self, native_width: int) -> int:
         """Return the lanes of a vector where a register has `native_width` lanes."""
         return min(self.width, native_width) if self.of_items else self.width
+
+
+def product_of_tiles(side: int, columns: int, rows: int, used: float) -> Registers:
+    """Return a loop that multiplies each tile of a column with each of a row.
+
+    Args:
+        side: columns of a tile of sums.
+        columns: tiles of columns.
+        rows: tiles of rows.
+        used: part of the tiles that holds results.
+    """
+    return replace(outer_product(side, columns, rows, used), of_tiles=True)
 
 
 def outer_product(

@@ -60,7 +60,7 @@ def left_out(cases: Sequence[Case], groups: Sequence[object]) -> list[Scores]:
 def _scores(model: Model, case: Case) -> Scores:
     """Return log2 of the predicted times."""
     rows = [model.row(v, f) for v, f in zip(case.variants, case.features, strict=True)]
-    return model.excess(rows) + np.log2(case.roofline_ms)
+    return model.excess(rows) + np.log2(case.least_ms)
 
 
 def quality(case: Case, scores: Scores, raced: int = 1) -> float:

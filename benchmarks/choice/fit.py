@@ -22,7 +22,7 @@ from oclgen.predictor.model import Model
 ROUNDS = {"cpu": (350, 0.06, 6), "gpu": (400, 0.05, 12)}
 """Trees, the part of its prediction that each adds, and fewest measurements of a leaf: small steps
 of more trees average what single ones guess. docs/notebook.md has what else was tried."""
-FORESTS = {"cpu": 1, "gpu": 3}
+FORESTS = 3
 """Forests of different seeds whose mean predicts: each guesses near variants otherwise."""
 LEAVES, DEEPEST = 24, 9
 FEATURES, SAMPLES = 0.35, 0.7
@@ -46,7 +46,7 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
         ],
         dtype=np.float32,
     )
-    excess = np.concatenate([np.log2(case.ms / case.roofline_ms) for case in cases])
+    excess = np.concatenate([np.log2(case.ms / case.least_ms) for case in cases])
     weights = np.concatenate([case.ms.min() / case.ms for case in cases])
     count, rate, least = ROUNDS[cases[0].kind]
     forests = [
@@ -55,7 +55,7 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
             min_samples_leaf=least, max_features=FEATURES, subsample=SAMPLES,
             random_state=seed + each,
         ).fit(rows, excess, sample_weight=np.sqrt(weights))
-        for each in range(FORESTS[cases[0].kind])
+        for each in range(FORESTS)
     ]  # fmt: skip
     return Model(names, families, _forest(forests))
 

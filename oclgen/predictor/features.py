@@ -100,7 +100,6 @@ def of_problem(problem: Problem, limits: Limits) -> Features:
         "is product": float(isinstance(problem, GemmProblem)),
         "units": _log(units),
         "vector width": _log(limits.native_float_width),
-        # beside tiles, pairs of bf16 have fp32's rate (Sapphire Rapids); without them twice that
         "has tiles": float(TILES in limits.instructions),
     }  # fmt: skip
     return shared | (

@@ -12,8 +12,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from oclgen.families import FAMILIES
 from oclgen.limits import Limits
+from oclgen.predictor import processors
 from oclgen.predictor.features import Features, is_predicted, of_problem, of_variant
 from oclgen.predictor.forest import Forest
 from oclgen.problem import Problem
@@ -25,15 +25,16 @@ MISSING = -99.0
 """What stands for a feature that a family does not have: below all values."""
 LAUNCH_MS = 0.004
 """Time below which no launch gets, roughly; it keeps the smallest problems' ratios finite."""
-RATES = {"cpu": (100.0, 8.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
-"""GFLOP/s and GB/s of a compute unit where they were not measured: of those that were known when
-the models were made. Variants of one problem are ranked alike whatever they are, unless their
-families have another `Traits.rate`."""
+RATES = {"cpu": (16.0, 25.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
+"""GFLOP/s, of a processor for each lane of its vectors, and GB/s of a compute unit. On a GPU they
+are of those that were known when its model was made, and rank no variants. A processor's model is
+made by these rates, too: those that were measured beside other programs differ by a factor of
+fifteen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Predicts the logarithm of a time over the roofline's, from features by name.
+    """Predicts the logarithm of a time over the least one (`least_ms`), from features by name.
 
     Attributes:
         names: the forest's columns except for the last, which are `families`.
@@ -83,7 +84,7 @@ class Model:
         return row
 
     def excess(self, rows: Sequence[Sequence[float]]) -> NDArray[np.float32]:
-        """Return log2 of the time over the roofline's for each row."""
+        """Return log2 of the time over the least one for each row."""
         return self.forest.predict(np.array(rows, dtype=np.float32))
 
     def save(self, file: IO[bytes]) -> None:
@@ -147,6 +148,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         return None
     shared = model.with_features(model.blank, of_problem(problem, limits))
     rows: list[list[float]] = []
+    owned: list[Features] = []
     planned: list[int] = []
     for index, variant in enumerate(variants):
         try:
@@ -154,9 +156,10 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         except Exception:  # a family may raise anything for a config that `why_not` refuses
             continue
         rows.append(model.row(variant, own, shared))
+        owned.append(own)
         planned.append(index)
     times = [inf] * len(variants)
-    least = roofline_ms(problem, [variants[at] for at in planned], limits.kind, *rates_of(limits))
+    least = least_ms(problem, [variants[at] for at in planned], owned, limits, rates_of(limits))
     for index, ms, excess in zip(planned, least, model.excess(rows) if rows else (), strict=True):
         times[index] = ms * 2.0 ** float(excess)
     return times
@@ -165,28 +168,33 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
 def rates_of(limits: Limits) -> tuple[float, float]:
     """Return the rates by which a device counts that was not measured, GFLOP/s and GB/s."""
     gflops, gbytes = RATES[limits.kind]
-    return gflops * limits.compute_units, gbytes * limits.compute_units
+    lanes = limits.native_float_width if limits.kind == "cpu" else 1
+    return gflops * lanes * limits.compute_units, gbytes * limits.compute_units
 
 
-def roofline_ms(
-    problem: Problem, variants: Sequence[Variant], kind: str, gflops: float, gbytes: float
+def least_ms(
+    problem: Problem,
+    variants: Sequence[Variant],
+    features: Sequence[Features],
+    limits: Limits,
+    rates: tuple[float, float],
 ) -> list[float]:
-    """Return the time in ms that a device needs at least, as if it did nothing twice.
+    """Return the times in ms that predictions are counted from: what a device needs at least.
 
-    On a processor the products of transformed tiles count, and not the problem's: then what is
-    known of Winograd with kernels of 3x3 holds for 5x5. The model of GPUs was made without that.
+    On a GPU it is the roofline's time of the problem, for all variants alike. On a processor it
+    says more of each (`processors.least_ms`).
 
     Args:
         problem: what is to be computed.
-        variants: by whose products and instructions; each has a time.
-        kind: of the device.
-        gflops: rate of multiply-adds in fp32, in GFLOP/s.
-        gbytes: rate of copies, in GB/s.
+        variants: each has a time.
+        features: of each.
+        limits: of the device.
+        rates: of fp32's multiply-adds in GFLOP/s, and of copies in GB/s.
     """
-    computed, moved = problem.flops / gflops, problem.bytes / gbytes
-    parts = [
-        (one.config.multiplied(problem) if kind == "cpu" else 1.0)
-        / FAMILIES[one.family].TRAITS.rate
-        for one in variants
-    ]
-    return [max(computed * part, moved) * 1e-6 + LAUNCH_MS for part in parts]
+    if limits.kind == "cpu":
+        pairs = zip(variants, features, strict=True)
+        return [
+            processors.least_ms(problem, one, own, limits, rates) + LAUNCH_MS for one, own in pairs
+        ]
+    gflops, gbytes = rates
+    return [max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS] * len(variants)

@@ -1,20 +1,32 @@
 """What the time of a variant depends on where the device is a processor: registers and caches.
 
-The model of GPUs has none of these features: a work-item there is a lane, not a core.
+The model of GPUs has none of these features: a work-item there is a lane, not a core. `least_ms`
+estimates a time from them, so that trees learn only what it misses: they know no sizes, families
+and instructions but those of the tables, and an estimate holds for others.
 """
 
 from __future__ import annotations
 
 from math import log2
 
+from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.plan import Plan
 from oclgen.problem import Problem
 from oclgen.registers import Registers
+from oclgen.variant import Variant
 
 Features = dict[str, float]
 IN_FLIGHT = 8
 """Multiply-adds of vectors that a core has begun and not ended: two pipelines of four steps."""
+VECTORS, WIDE_VECTORS, TILES = 16, 32, 8
+"""Registers of a core: vectors of AVX2 and of AVX-512, and tiles of AMX."""
+TILE = 2
+"""Time of a tile's product over that of a vector's, each in units of what it waits for: its loads
+and its latency. A product of tiles takes 16 cycles, to load a tile 8, the latency is 52 (Intel 64
+and IA-32 Architectures Optimization Reference Manual, chapter 20)."""
+MOST_STEPS = 2.0
+"""Of log2 of the steps of a multiply-add that an estimate believes: caches hide what is beyond."""
 FLOAT, LINE, PAGE = 4, 64, 4096
 """Bytes."""
 SPILLED = 2
@@ -40,9 +52,10 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
     width = limits.native_float_width
     parts = registers.of_vector(width)
     sums, multiply_adds = registers.sums * parts, registers.multiply_adds * parts
-    needed = sums + registers.operands * parts
-    spare = (32 if limits.has_32_vectors else 16) - needed
+    spare = _registers(registers, limits) - sums - registers.operands * parts
     loads = (registers.vectors * parts + registers.scalars) / multiply_adds
+    if registers.of_tiles:
+        sums, loads = sums * TILE, loads / TILE
     lanes = registers.lanes(width)
     used = registers.used * lanes / (width * parts)
     step = max(1.0, loads + SPILLED * max(-spare, 0) / multiply_adds, IN_FLIGHT / sums)
@@ -73,6 +86,12 @@ def of_registers(k: float, registers: Registers, limits: Limits) -> Features:
     return found
 
 
+def _registers(loop: Registers, limits: Limits) -> int:
+    if loop.of_tiles:
+        return TILES
+    return WIDE_VECTORS if limits.has_32_vectors else VECTORS
+
+
 def _pages(steps: float, step: int, items: float) -> float:
     """Return log2 of the pages that a work-item reads of an operand, of `items` at each step."""
     if step == 1:  # rows along the reduction
@@ -90,3 +109,32 @@ def of_copies(problem: Problem, plan: Plan) -> Features:
     """Return what is written to workspaces for each operation."""
     written = sum(size for _, size in plan.workspaces)
     return {"copied bytes of an operation": log2((written + 1) / problem.flops)}
+
+
+def least_ms(
+    problem: Problem,
+    variant: Variant,
+    features: Features,
+    limits: Limits,
+    rates: tuple[float, float],
+) -> float:
+    """Return the time in ms of a variant's multiply-adds, and of what it reads, writes and copies.
+
+    The products of Winograd's transformed tiles count, and not the problem's: then what is known of
+    kernels of 3x3 holds for 5x5. Times are added rather than the longer one taken, because a
+    processor that waits for memory multiplies little.
+
+    Args:
+        problem: what is computed.
+        variant: how.
+        features: of the variant, as `features.of_variant` has them.
+        limits: of the device.
+        rates: of fp32's multiply-adds in GFLOP/s, and of copies in GB/s.
+    """
+    gflops, gbytes = rates
+    faster = FAMILIES[variant.family].TRAITS.rate(limits)
+    steps = min(max(features.get("steps of a multiply-add", 0.0), 0.0), MOST_STEPS)
+    multiplied = problem.flops * variant.config.multiplied(problem) / faster * 2.0**steps
+    copied = problem.flops * 2.0 ** features["copied bytes of an operation"]
+    ms: float = (multiplied / gflops + (problem.bytes + copied) / gbytes) * 1e-6
+    return ms

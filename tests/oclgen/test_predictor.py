@@ -13,12 +13,14 @@ import pytest
 
 from benchmarks.choice.cases import Case, cases_of
 from benchmarks.choice.evaluate import TABLES, mean_quality
+from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_mma, gemm_pairs
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES as PRODUCT_OF_TILES
 from oclgen.predictor import model as models
 from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of
 from oclgen.predictor.forest import Forest
-from oclgen.predictor.model import MISSING, Model, predict, shipped
+from oclgen.predictor.model import MISSING, Model, least_ms, predict, rates_of, shipped
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
@@ -150,6 +152,33 @@ def test_pairs_of_bf16_are_counted_by_their_instruction(problem: Problem, expect
     times = predict(problem, offered, limits)
     assert times is not None
     assert offered[int(np.argmin(times))].family == expected
+
+
+def test_beside_tiles_pairs_are_counted_as_slow_as_fp32() -> None:
+    """On Sapphire Rapids a pair takes as long as two numbers, on Zen 5 as long as one."""
+    problem = GemmProblem(512, 512, 512, dtype="bf16")
+    variant = Variant("gemm_pairs", gemm_pairs.DEFAULT)
+    plain = replace(GPU, kind="cpu", native_float_width=16, compute_units=1)
+    tiled = replace(plain, instructions=frozenset({PRODUCT_OF_TILES}))
+    counted = [_least_ms(problem, variant, limits) for limits in (plain, tiled)]
+    assert counted[1] > 1.5 * counted[0]
+
+
+def test_copies_of_operands_are_counted() -> None:
+    problem = GemmProblem(512, 512, 512)
+    limits = replace(GPU, kind="cpu", native_float_width=16, compute_units=1)
+    config = replace(FAMILIES["gemm_register"].DEFAULT, pack_a=False, pack_b=False)
+    counted = [
+        _least_ms(problem, Variant("gemm_register", one), limits)
+        for one in (config, replace(config, pack_b=True))
+    ]
+    copied = 1e-6 * 4 * problem.n * problem.k / rates_of(limits)[1]
+    assert counted[1] - counted[0] == pytest.approx(copied, rel=0.01)
+
+
+def _least_ms(problem: Problem, variant: Variant, limits: Limits) -> float:
+    features = of_variant(problem, variant, limits)
+    return least_ms(problem, [variant], [features], limits, rates_of(limits))[0]
 
 
 def test_without_a_model_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import pytest
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.predictor.features import of_variant
+from oclgen.predictor.processors import of_registers
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, GemmProblem, Problem
-from oclgen.registers import Registers, covered, outer_product
+from oclgen.registers import Registers, covered, outer_product, product_of_tiles
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
 
@@ -112,3 +113,14 @@ def test_work_items_are_as_many_lanes_as_a_register_has() -> None:
     assert (loop.of_vector(8), loop.lanes(8), loop.lanes(32)) == (1, 8, 16)
     explicit = replace(loop, of_items=False)
     assert (explicit.of_vector(8), explicit.lanes(8)) == (2, 16)
+
+
+def test_a_tile_hides_twice_the_loads_of_a_vector_and_half_of_them_its_latency() -> None:
+    """Four sums and four operands fill the eight tiles; a single sum waits for its latency."""
+    square, single = (
+        of_registers(64.0, product_of_tiles(16, tiles, tiles, 1.0), AVX512) for tiles in (2, 1)
+    )
+    assert square["registers to spare"] == 8 - 4 - 3
+    assert square["loads of a multiply-add"] == -1.0
+    assert square["steps of a multiply-add"] == 0.0
+    assert single["steps of a multiply-add"] == 2.0

@@ -53,7 +53,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(vectors=1, chunk=256, pack=True)
-TRAITS = Traits(rank=493, instructions=frozenset(PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=493, instructions=frozenset(PRODUCTS.values()), rate=lambda _limits: 16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:

@@ -53,7 +53,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(chunk=64, block=64)
-TRAITS = Traits(rank=492, instructions=frozenset(PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=492, instructions=frozenset(PRODUCTS.values()), rate=lambda _limits: 16)
 
 
 def serves(problem: Problem) -> TypeGuard[AttentionProblem]:

@@ -34,7 +34,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, Volume
-from oclgen.registers import Registers, covered, outer_product
+from oclgen.registers import Registers, covered, product_of_tiles
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx"
@@ -89,11 +89,11 @@ class Config(BaseConfig):
             (_runs(part, in_place(wide, volume)).length, STEP),
         )
         used *= wide.groups / problem.groups
-        return outer_product(SIDE, self.vecs, self.strips, used)
+        return product_of_tiles(SIDE, self.vecs, self.strips, used)
 
 
 DEFAULT = Config(strips=1, vecs=1, loop_m=1, channels_fastest=True)
-TRAITS = Traits(rank=160, instructions=frozenset(PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=160, instructions=frozenset(PRODUCTS.values()), rate=lambda _limits: 16)
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
 from oclgen.problem import ConvProblem, Problem
-from oclgen.registers import Registers, covered, outer_product
+from oclgen.registers import Registers, covered, product_of_tiles
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_amx_weights"
@@ -117,13 +117,13 @@ class Config(BaseConfig):
             (min(self.inputs, tiles_n) * taps, self.item_n // SIDE),
         )  # fmt: skip
         useful = used * results / (2 * line.half) * wide.groups / problem.groups
-        return outer_product(SIDE, self.item_n // SIDE, self.item_m // SIDE, useful)
+        return product_of_tiles(SIDE, self.item_n // SIDE, self.item_m // SIDE, useful)
 
 
 DEFAULT = Config(
     item_m=16, item_n=16, loop_m=1, inputs=1, steps=64, rows_together=False, spread=False, split=1
 )
-TRAITS = Traits(rank=170, instructions=frozenset(PRODUCTS.values()), rate=16)
+TRAITS = Traits(rank=170, instructions=frozenset(PRODUCTS.values()), rate=lambda _limits: 16)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

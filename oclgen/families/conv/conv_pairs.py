@@ -87,7 +87,7 @@ class Config(BaseConfig):
 DEFAULT = Config(
     images=1, item_x=ITEM_X, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
-TRAITS = Traits(rank=165, instructions=frozenset({INSTRUCTION}), rate=PAIR)
+TRAITS = Traits(rank=165, instructions=frozenset({INSTRUCTION}), rate=gemm_pairs.rate)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -81,7 +81,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_c=1, vecs=1, unroll=1, split=1, outputs_fastest=False)
-TRAITS = Traits(rank=175, instructions=frozenset({INSTRUCTION}), rate=PAIR)
+TRAITS = Traits(rank=175, instructions=frozenset({INSTRUCTION}), rate=gemm_pairs.rate)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:

@@ -37,7 +37,7 @@ from oclgen.opencl import probe
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem
-from oclgen.registers import Registers, covered, outer_product
+from oclgen.registers import Registers, covered, product_of_tiles
 from oclgen.render import dtype_preamble, render
 
 NAME = "gemm_amx"
@@ -99,7 +99,7 @@ class Config(BaseConfig):
         used = covered(
             (problem.m, self.item_m), (problem.n, self.item_n), (problem.k / self.split_k, STEP)
         )
-        return outer_product(SIDE, self.columns // SIDE, self.rows // SIDE, used)
+        return product_of_tiles(SIDE, self.columns // SIDE, self.rows // SIDE, used)
 
     def _shape_conflict(self, problem: GemmProblem) -> str | None:
         if self.item_m % SIDE or self.item_n % SIDE:
@@ -173,7 +173,9 @@ DEFAULT = Config(
     pack_rows=True,
     split_k=1,
 )
-TRAITS = Traits(rank=25, conv_rank=310, instructions=frozenset(PRODUCTS.values()), rate=16)
+TRAITS = Traits(
+    rank=25, conv_rank=310, instructions=frozenset(PRODUCTS.values()), rate=lambda _limits: 16
+)
 
 
 def _extent(problem: GemmProblem, swap: bool) -> int:

@@ -19,6 +19,7 @@ from oclgen.families.parts.packing import Packing, sizes_of
 from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
+from oclgen.opencl.probe import TILES
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
 from oclgen.problem import GemmProblem, Problem
@@ -114,7 +115,17 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_m=12, item_n=32, loop_m=1, order="m", pack_a=True, pack_b=True, split_k=1)
-TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}), rate=PAIR)
+
+
+def rate(limits: Limits) -> float:
+    """Return the multiply-adds in the time of one of fp32: beside tiles pairs are half as fast.
+
+    So Sapphire Rapids' vectors and Zen 5's differ.
+    """
+    return 1.0 if TILES in limits.instructions else PAIR
+
+
+TRAITS = Traits(rank=30, conv_rank=320, instructions=frozenset({INSTRUCTION}), rate=rate)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
