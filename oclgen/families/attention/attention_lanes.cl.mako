@@ -16,7 +16,7 @@ sums        other rows whose scores are in registers at once, for a block
 rows_at_once  rows of results whose sums are there, and of the last ones
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
-copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
+place       where other rows are read: local, where tiles of them are copied to as fp32, or global, as they lie
 dim, dim_v  items of a row of q and k, and of v
 pitch_of    the same in whole vectors
 seen        which keys a query sees: see `Seen`
@@ -47,26 +47,19 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
     pitches = {other: pitch_of[size] for other, size in others}
     def at(other, row, item="0"):
         """The address of an item of another row, and what is between rows."""
-        if other in copied:
+        if place == "local":
             return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
     pitch = pitch_of[dim]
+    # values, which the last block's sums read after all scores, are asked for once
+    later = ", block ? 0 : v + (other0 + m) * v_row, v_row" if is_forward and place == "global" else ""
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
     def tile_of(name, size):
         return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
 %>\
-<%def name="some_rows(left, name, arguments, row)">\
-                if (${left} > ${rows_at_once[1]}) {
-                    ${name}${rows_at_once[0]}(${arguments});
-                    ${row} += ${rows_at_once[0]};
-                } else {
-                    ${name}${rows_at_once[1]}(${arguments});
-                    ${row} += ${rows_at_once[1]};
-                }
-</%def>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
@@ -103,7 +96,7 @@ void ${kernel}(
     ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size])};
 % endfor
 % for name, size in others:
-% if name in copied:
+% if place == "local":
     ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
 % endif
 % endfor
@@ -236,7 +229,7 @@ void ${kernel}(
         }
 % else:
 % for name, size in others:
-% if name in copied:
+% if place == "local":
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
 % endfor
@@ -252,8 +245,7 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-<% call = f"(width, {to} + m * {vectors}, {at(other, 'm')}, count - m, own_{name} + begin * {size}, {size}{', highest' if is_plain else ''})" %>\
-                scores_${"local" if other in copied else "global"}${call};
+                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size}, ${size}${', highest' if is_plain else ''}${later});
             }
 % endfor
 % if is_forward:
@@ -347,20 +339,16 @@ void ${kernel}(
             }
             const int own_rows = min(width * ${vec}, rows - row0 - begin * ${vec});
 % for name, other, factors, size in results:
-            for (int row = 0; row < own_rows;) {
-                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of[size]};
-${some_rows("own_rows - row", f"add_{size}_", f"to, (__local const float *){factors} + row, {at(other, '0')}, count" + (", (const float *)shrink + row" if is_forward else ""), "row")}\
-            }
+            add_${size}((__local float *)sum_${name} + begin * ${vec * pitch_of[size]}, ${pitch_of[size]}, own_rows,
+                (__local const float *)${factors}, ${at(other, '0')}, count${", (const float *)shrink" if is_forward else ""});
 % endfor
 % if is_whole:
             // rows of the tile behind its last one have no slopes
             for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
-            for (int m = 0; m < count;) {
-                __global float *to = sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch};
-${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {vectors}), (__local const float *)rows_k + begin * {vec * pitch}, {pitch}, own_rows", "m")}\
-            }
+            add_queries(sums + (head * (long)(queries + ${sums}) + other0) * ${pitch}, ${pitch}, count,
+                (__local const float *)ds, (__local const float *)rows_k + begin * ${vec * pitch}, ${pitch}, own_rows);
 % endif
         }
     }

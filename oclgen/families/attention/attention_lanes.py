@@ -20,7 +20,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Range, Tile, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import AttentionProblem, Problem
+from oclgen.problem import DTYPES, AttentionProblem, Problem
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_lanes"
@@ -30,12 +30,12 @@ KERNELS = {
     "bwd_kv": "attention_lanes_grad_kv",
     "bwd": "attention_lanes_grad",
 }
-ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "grad")}
-"""The other rows that results are sums of. Others are multiplied once for each block."""
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
+FEW_QUERIES = 96
+"""Queries below which the last tile of a head would often be short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Config(BaseConfig):
         own = dim + dim_v if problem.is_gradient else dim
         pitch = round_up(dim, self.vec)
         pitches = {name: round_up(size, self.vec) for name, size in _others(problem).items()}
-        others = sum(pitches[name] for name in copied(problem))
+        others = sum(pitches.values()) if copies(problem) else 0
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
         results = sum(round_up(size, self.vec) for size in _results(problem))
@@ -104,13 +104,20 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     return parts.has_short_rows(problem)
 
 
-def copied(problem: AttentionProblem) -> tuple[str, ...]:
-    """Return the other rows whose tiles are copied to local memory, as fp32.
+def copies(problem: AttentionProblem) -> bool:
+    """Say whether tiles of other rows are copied to local memory, as fp32.
 
-    Rows that lie far apart share few lines of a cache, so what is read again and again is copied.
-    What is read once for each block is not, unless it has to be converted.
+    Rows of fp32 are read as they lie: a processor is asked for them early enough. Items of 16 bits
+    would be converted for each block, and rows of several heads do not lie in a line.
     """
-    return ADDED[problem.direction] if problem.dtype == "fp32" else tuple(_others(problem))
+    return problem.dtype != "fp32" or joins(problem)
+
+
+def joins(problem: AttentionProblem) -> bool:
+    """Say whether a tile goes on from the queries of one head to the next that shares k and v."""
+    are_few = problem.queries < FEW_QUERIES or "queries" in problem.free
+    counts_all = _sees_all(problem) and not problem.dropout
+    return _by_keys(problem) and counts_all and problem.shared_by > 1 and are_few
 
 
 def rows_of(problem: AttentionProblem) -> int:
@@ -187,17 +194,15 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         "direction": problem.direction,
         "masked": problem.mask,
         "is_plain": is_plain,
-        "copied": copied(problem),
+        "place": "local" if copies(problem) else "global",
     }
-    others = tuple(_others(problem))
-    multiplied = others if problem.is_gradient else others[:1]
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         parts_of={
             size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
         },
-        multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
+        line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         load_part=parts.load_part(config.vec),
         power=parts.power(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
@@ -210,7 +215,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         dim_v=problem.value_dim,
         pitch_of={dim: round_up(dim, config.vec) for dim in (problem.head_dim, problem.value_dim)},
         seen=parts.seen(problem),
-        joined=_by_keys(problem) and _sees_all(problem) and not problem.dropout,
+        joined=joins(problem),
         philox=problem.dropout,
         **shared,
     )

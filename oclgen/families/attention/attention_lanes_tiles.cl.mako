@@ -8,8 +8,8 @@ power       text of attention_power.cl.mako
 dim         items of a row of q and k
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
 parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
-copied      names of the other rows that are copied to local memory
-multiplied  where scores find other rows: local or global, for each product
+place       where other rows are: local, where they are copied to as fp32, or global
+line_items  items of a line of a cache
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
@@ -19,39 +19,59 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
     def others(place):
         kind = "__local const float" if place == "local" else "__global const elem_t"
         return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
-    def item(place, row, column):
-        return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
     highest = f", {vf} *most" if is_plain else ""
+    later = ", __global const elem_t *later, const long later_pitch" if is_forward and place == "global" else ""
 %>\
-<%def name="add_rows(name, to, rows, parts, step, row_step, shrinks)">\
-<% columns = sum(width for _, width in parts) %>\
+<%def name="add_rows(name, to, place, rows, width, step, row_step, shrinks)">\
 
 // sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
-void ${name}(__${to} float *sums, __local const float *factors, ${others("local")}${", const float *shrink" if shrinks else ""})
+void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
+{
+% for m in range(rows):
+% for c in range(width):
+    ${vf} sum${m}_${c} = vload${vec}(${c}, sums + ${m} * sum_pitch)${f" * shrink[{m}]" if shrinks else ""};
+% endfor
+% endfor
+    for (int row = 0; row < count; ++row) {
+% for c in range(width):
+        const ${vf} items${c} = vload${vec}(${c}, other + row * pitch);
+% endfor
+% for m in range(rows):
+        const float factor${m} = factors[${step} + ${m}${row_step}];
+% for c in range(width):
+        sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
+% endfor
+% endfor
+    }
+% for m in range(rows):
+% for c in range(width):
+    vstore${vec}(sum${m}_${c}, ${c}, sums + ${m} * sum_pitch);
+% endfor
+% endfor
+}
+</%def>\
+<%def name="add_all(name, to, place, parts, step, row_step, shrinks)">\
+% for width in dict.fromkeys(width for _, width in parts):
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(name, to, place, rows, width, step, row_step, shrinks)}\
+% endfor
+% endfor
+
+// the same for any number of rows. All of them take a few vectors of items first, which stay in the first cache
+void ${name}(
+    __${to} float *sums, const int sum_pitch, const int rows, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
 {
 % for first, width in parts:
-    {
-% for m in range(rows):
-% for c in range(width):
-        ${vf} sum${m}_${c} = vload${vec}(${m * columns + first + c}, sums)${f" * shrink[{m}]" if shrinks else ""};
-% endfor
-% endfor
-        for (int row = 0; row < count; ++row) {
-% for c in range(width):
-            const ${vf} items${c} = vload${vec}(${first + c}, other + row * pitch);
-% endfor
-% for m in range(rows):
-            const float factor${m} = factors[${step} + ${m}${row_step}];
-% for c in range(width):
-            sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
-% endfor
-% endfor
+    for (int row = 0; row < rows;) {
+        __${to} float *to = sums + row * sum_pitch + ${first * vec};
+<% call = f"(to, sum_pitch, factors + row{row_step}, other + {first * vec}, pitch, count{', shrink + row' if shrinks else ''})" %>\
+        if (rows - row > ${rows_at_once[1]}) {
+            ${name}_${rows_at_once[0]}_${width}${call};
+            row += ${rows_at_once[0]};
+        } else {
+            ${name}_${rows_at_once[1]}_${width}${call};
+            row += ${rows_at_once[1]};
         }
-% for m in range(rows):
-% for c in range(width):
-        vstore${vec}(sum${m}_${c}, ${m * columns + first + c}, sums);
-% endfor
-% endfor
     }
 % endfor
 }
@@ -132,7 +152,7 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
     }
 }
 
-% if copied or direction == "bwd":
+% if place == "local" or direction == "bwd":
 void load_row(__local ${vf} *to, __global const elem_t *row, const int size)
 {
     for (int c = 0; c < size; c += ${vec}) {
@@ -150,15 +170,17 @@ void load_tile(
 }
 % endif
 
-% for place in sorted(set(multiplied)):
 % for width in range(1, vectors + 1):
 // to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own
 // rows, of `size` items each
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
-void scores_${place}${width}(
-    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
+% if place == "global":
+// Asks for the rows of the next call${", and for those of `later` if it is not 0" if is_forward else ""}.
+% endif
+void scores${width}(
+    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest}${later})
 {
 % if place == "global":
 % for m in range(sums):
@@ -168,17 +190,35 @@ void scores_${place}${width}(
 % for m in range(sums):
     ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
+% if place == "global":
+    for (int line = 0; line < size; line += ${line_items}) {
+% for m in range(sums):
+    __builtin_prefetch(row${m} + ${sums} * pitch + line, 0, 3);
+% endfor
+% if is_forward:
+    if (later) {
+% for m in range(sums):
+        __builtin_prefetch(later + ${m} * later_pitch + line, 0, 2);
+% endfor
+    }
+% endif
+    for (int i = line; i < min(line + ${line_items}, size); ++i) {
+% else:
     for (int i = 0; i < size; ++i) {
+% endif
 % for v in range(width):
         const ${vf} own${v} = own[i${f" + {v} * size" if v else ""}];
 % endfor
 % for m in range(sums):
-        const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
+        const float other${m} = ${f"LOAD1(row{m} + i)" if place == "global" else f"other[{m} * pitch + i]"};
 % for v in range(width):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
 % endfor
     }
+% if place == "global":
+    }
+% endif
 % for v in range(width):
 % if is_plain:
     ${vf} most${v} = most[${v}];
@@ -196,25 +236,19 @@ void scores_${place}${width}(
 }
 
 % endfor
-void scores_${place}(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
+void scores(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest}${later})
 {
-${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if is_plain else ''}")}\
+${by_width("scores", f"to, other, pitch, count, own, size{', most' if is_plain else ''}{', later, later_pitch' if later else ''}")}\
 }
-
-% endfor
 % for size, parts in parts_of.items():
-% for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_{size}_{rows}", "local", rows, parts, f"row * {height}", "", is_forward)}\
-% endfor
+${add_all(f"add_{size}", "local", place, parts, f"row * {height}", "", is_forward)}\
 % endfor
 % if direction == "bwd":
-% for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_queries{rows}", "global", rows, parts_of[dim], "row", f" * {height}", False)}\
-% endfor
+${add_all("add_queries", "global", "local", parts_of[dim], "row", f" * {height}", False)}\
 % endif
-% for name, place in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
+% for name, space in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
 
-void ${name}(__global elem_t *row, __${place} const float *from, const int size, const float factor)
+void ${name}(__global elem_t *row, __${space} const float *from, const int size, const float factor)
 {
     int c = 0;
     for (; c + ${vec} <= size; c += ${vec}) {

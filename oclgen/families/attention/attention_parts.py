@@ -11,6 +11,8 @@ from oclgen.render import render
 
 LARGEST_DIM = 256
 """The largest head_dim and value_dim: a row must fit into registers and local memory."""
+LINE_BYTES = 64
+"""Bytes of a line of a processor's caches."""
 CHANCE = 0.75
 """The part of the probabilities that dropout keeps unless the scalar `chance` is replaced."""
 STRIDED = {

@@ -31,7 +31,6 @@ AHEAD = 32
 """Keys asked for ahead: 2048 keys of 32 heads, one query, bf16, take 2.2 ms in place of 2.9 on a
 core whose memory others use, too; 16 and 64 keys are as good, the first cache in place of the
 second is worse."""
-LINE_BYTES = 64
 GROUPS_PER_UNIT = 4
 """Work-items that a core wants before rows share what they read."""
 
@@ -125,7 +124,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         rows=config.rows,
         vec=config.vec,
         ahead=config.ahead,
-        line_items=LINE_BYTES // DTYPES[problem.dtype],
+        line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         dim=problem.head_dim,
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
