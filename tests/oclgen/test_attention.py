@@ -30,6 +30,7 @@ from tests.oclgen.attention_cases import (
     AMXES,
     BASE,
     FEW,
+    FOLDED,
     HALF,
     IN_LOCAL_MEMORY,
     LANES,
@@ -78,7 +79,7 @@ def test_pairs_are_those_that_are_seen(causal: bool, window: int) -> None:
 
 
 def test_a_key_and_a_short_form_are_read_back() -> None:
-    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS, *LANES, *AMXES):
+    for problem, _ in (*REGISTERS, *MMAS, *MMAS_THAT_DROP, *SPLITS, *ROWS, *LANES, *FOLDED, *AMXES):
         for one in in_all_directions(problem):
             assert parse_key(one.key()) == one
             assert parse_attention(one.key()) == one
@@ -122,6 +123,12 @@ def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> 
 def test_rows_in_lanes_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = LANES[case]
     right(device, attention_lanes, replace(problem, direction=direction), config)
+
+
+@pytest.mark.parametrize("case", range(len(FOLDED)))
+def test_items_side_by_side_in_lanes_are_right(device: Device, case: int) -> None:
+    problem, config = FOLDED[case]
+    right(device, attention_lanes, problem, config)
 
 
 @pytest.mark.parametrize("case", range(len(MMAS)))

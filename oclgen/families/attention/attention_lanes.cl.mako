@@ -10,7 +10,9 @@ factors, whose vectors hold items: no lane is empty there, and nothing is turned
 tiles       text of attention_lanes_tiles.cl.mako
 kernel      its name
 direction   fwd, bwd_q, bwd_kv or bwd
-vec         lanes of a vector
+vec         rows of a vector of scores
+fold        items of a row that lie side by side in a vector that scores are summed in: few rows then fill it
+wide        its lanes, and those of vectors of items
 vectors     vectors of a block of own rows, at most: blocks are as even as can be
 sums        other rows whose scores are in registers at once, for a block
 rows_at_once  rows of results whose sums are there, and of the last ones
@@ -57,8 +59,8 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
-    def tile_of(name, size):
-        return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
+    def tile_of(name, size, lanes=vec):
+        return f"__local float{lanes} {name}[{size}] __attribute__((aligned({4 * lanes})))"
 %>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -90,14 +92,14 @@ void ${kernel}(
 % endif
 {
 % for name, _, size in own:
-    ${tile_of(f"own_{name}", blocks * size * vectors)};
+    ${tile_of(f"own_{name}", blocks * size * vectors // fold, wide)};
 % endfor
 % for name, _, _, size in results:
-    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size])};
+    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size] // fold, wide)};
 % endfor
 % for name, size in others:
 % if place == "local":
-    ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
+    ${tile_of(f"tile_{name}", tile * pitches[name] // wide, wide)};
 % endif
 % endfor
     ${tile_of("p", tile * vectors)};
@@ -179,11 +181,11 @@ void ${kernel}(
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + place * ${size}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+        turn_in(own_${name} + place * ${size // fold}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < filled * ${pitch_of[size]}; ++i) {
+    for (int i = 0; i < filled * ${pitch_of[size] // fold}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
@@ -245,7 +247,7 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size}, ${size}${', highest' if is_plain else ''}${later});
+                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size // fold}, ${size}${', highest' if is_plain else ''}${later});
             }
 % endfor
 % if is_forward:

@@ -34,6 +34,8 @@ ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
+FOLDS = (1, 2, 4)
+"""Items of a row side by side in a vector."""
 FEW_QUERIES = 96
 """Queries below which the last tile of a head would often be short."""
 
@@ -49,6 +51,12 @@ class Config(BaseConfig):
     sums: Annotated[int, Range(1, 24)]
     tile: Tile
     blocks: Annotated[int, Range(1, 8)] = 1
+    fold: Annotated[int, Range(1, 4)] = 1
+
+    @property
+    def wide(self) -> int:
+        """Lanes of a vector of items, and of one that scores are summed in."""
+        return self.vec * self.fold
 
     @property
     def height(self) -> int:
@@ -70,12 +78,12 @@ class Config(BaseConfig):
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
         own = dim + dim_v if problem.is_gradient else dim
-        pitch = round_up(dim, self.vec)
-        pitches = {name: round_up(size, self.vec) for name, size in _others(problem).items()}
+        pitch = round_up(dim, self.wide)
+        pitches = {name: round_up(size, self.wide) for name, size in _others(problem).items()}
         others = sum(pitches.values()) if copies(problem) else 0
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
-        results = sum(round_up(size, self.vec) for size in _results(problem))
+        results = sum(round_up(size, self.wide) for size in _results(problem))
         blocks = self.blocks * self.height * (own + results + as_they_lie)
         return FLOAT_BYTES * (blocks + self.tile * (others + scores))
 
@@ -85,6 +93,12 @@ class Config(BaseConfig):
             return f"vec={self.vec} must be of {WIDTHS}"
         if self.tile % self.sums:
             return f"tile={self.tile} must be a multiple of sums={self.sums}"
+        if self.fold == 1:
+            return None
+        if self.fold not in FOLDS or self.wide not in WIDTHS:
+            return f"fold={self.fold} must be of {FOLDS}, and vec={self.vec} times it of {WIDTHS}"
+        if problem.direction != "fwd" or problem.head_dim % self.fold:
+            return f"fold={self.fold}: only for forward passes whose head_dim is a multiple of it"
         return None
 
     def needs(self, problem: AttentionProblem) -> Needs:
@@ -139,12 +153,17 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    if rows_of(problem) <= vec:
+    fold = _fold(problem, vec)
+    if fold > 1:
+        one = Config(vec // fold, vectors=1, sums=8, tile=128, fold=fold)
+    elif rows_of(problem) <= vec:
         one = Config(vec, vectors=1, sums=12, tile=48)
     else:  # as many sums as registers hold, beside a vector of each row and a number for all
         one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
-    # blocks that share tiles read them less often; rows of a mask see different ones
-    blocks = (1,) if parts.seen(problem).is_limited else (4, 2, 1)
+    # blocks that share a tile bring it to a cache once. Rows of a mask see different ones, and five
+    # products for each row of a tile that is not copied leave time for another block to read it
+    alone = parts.seen(problem).is_limited or (problem.direction == "bwd" and not copies(problem))
+    blocks = (1,) if alone else (4, 2, 1)
     heads = problem.batch * problem.kv_heads
     shares = [
         replace(one, blocks=n)
@@ -154,8 +173,21 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         or heads * _work_items(problem, n * one.height) >= ITEMS_PER_UNIT * limits.compute_units
     ]
     short = replace(one, tile=one.sums)  # for long rows and little local memory
-    least = replace(short, vec=4, vectors=1)
+    least = replace(short, vec=4, vectors=1, fold=1)
     return [*shares, short, least]
+
+
+def _fold(problem: AttentionProblem, lanes: int) -> int:
+    """Return how many items of a row lie side by side: as many as `lanes` have room for."""
+    return max(
+        fold
+        for fold in FOLDS
+        if fold == 1
+        or problem.direction == "fwd"
+        and rows_of(problem) * fold <= lanes
+        and lanes // fold in WIDTHS
+        and problem.head_dim % fold == 0
+    )
 
 
 def _work_items(problem: AttentionProblem, rows: int) -> int:
@@ -183,12 +215,13 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
     if problem.direction != "bwd":
         return ()
     rows = problem.batch * problem.heads * (problem.queries + config.sums)
-    return (("sums", FLOAT_BYTES * rows * round_up(problem.head_dim, config.vec)),)
+    return (("sums", FLOAT_BYTES * rows * round_up(problem.head_dim, config.wide)),)
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     is_plain = not problem.is_gradient and _sees_all(problem)
     shared = asdict(config) | {
+        "wide": config.wide,
         "rows_at_once": config.rows_at_once,
         "dim": problem.head_dim,
         "direction": problem.direction,
@@ -200,10 +233,10 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         parts_of={
-            size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
+            size: _shares(ceil_div(size, config.wide), config.columns) for size in _results(problem)
         },
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
-        load_part=parts.load_part(config.vec),
+        load_part=parts.load_part(config.wide),
         power=parts.power(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
@@ -213,7 +246,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         tiles=tiles,
         kernel=KERNELS[problem.direction],
         dim_v=problem.value_dim,
-        pitch_of={dim: round_up(dim, config.vec) for dim in (problem.head_dim, problem.value_dim)},
+        pitch_of={dim: round_up(dim, config.wide) for dim in (problem.head_dim, problem.value_dim)},
         seen=parts.seen(problem),
         joined=joins(problem),
         philox=problem.dropout,

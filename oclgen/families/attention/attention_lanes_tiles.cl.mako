@@ -2,7 +2,7 @@
 What the kernels of attention_lanes are made of: rows turned, tiles, products, masks and dropout.
 
 preamble    typedef of elem_t and the macros LOADn and STOREn
-direction, vec, vectors, sums, masked   as in attention_lanes
+direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
 dim         items of a row of q and k
@@ -13,13 +13,20 @@ line_items  items of a line of a cache
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
-    vf, vi = f"float{vec}", f"int{vec}"
+    vf, vi, wf = f"float{vec}", f"int{vec}", f"float{wide}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
     def others(place):
         kind = "__local const float" if place == "local" else "__global const elem_t"
         return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
     highest = f", {vf} *most" if is_plain else ""
+    def item(m):
+        """Some items of a row, for all own rows."""
+        start = f"row{m} + i" if place == "global" else f"other + {m} * pitch + i"
+        load = f"LOAD{fold}({start})" if place == "global" else f"vload{fold}(0, {start})"
+        if fold > 1:
+            return f"{load}.s{'0123'[:fold] * vec}"
+        return load if place == "global" else f"*({start})"
     later = ", __global const elem_t *later, const long later_pitch" if is_forward and place == "global" else ""
 %>\
 <%def name="add_rows(name, to, place, rows, width, step, row_step, shrinks)">\
@@ -29,12 +36,12 @@ void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local 
 {
 % for m in range(rows):
 % for c in range(width):
-    ${vf} sum${m}_${c} = vload${vec}(${c}, sums + ${m} * sum_pitch)${f" * shrink[{m}]" if shrinks else ""};
+    ${wf} sum${m}_${c} = vload${wide}(${c}, sums + ${m} * sum_pitch)${f" * shrink[{m}]" if shrinks else ""};
 % endfor
 % endfor
     for (int row = 0; row < count; ++row) {
 % for c in range(width):
-        const ${vf} items${c} = vload${vec}(${c}, other + row * pitch);
+        const ${wf} items${c} = vload${wide}(${c}, other + row * pitch);
 % endfor
 % for m in range(rows):
         const float factor${m} = factors[${step} + ${m}${row_step}];
@@ -45,7 +52,7 @@ void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local 
     }
 % for m in range(rows):
 % for c in range(width):
-    vstore${vec}(sum${m}_${c}, ${c}, sums + ${m} * sum_pitch);
+    vstore${wide}(sum${m}_${c}, ${c}, sums + ${m} * sum_pitch);
 % endfor
 % endfor
 }
@@ -63,8 +70,8 @@ void ${name}(
 {
 % for first, width in parts:
     for (int row = 0; row < rows;) {
-        __${to} float *to = sums + row * sum_pitch + ${first * vec};
-<% call = f"(to, sum_pitch, factors + row{row_step}, other + {first * vec}, pitch, count{', shrink + row' if shrinks else ''})" %>\
+        __${to} float *to = sums + row * sum_pitch + ${first * wide};
+<% call = f"(to, sum_pitch, factors + row{row_step}, other + {first * wide}, pitch, count{', shrink + row' if shrinks else ''})" %>\
         if (rows - row > ${rows_at_once[1]}) {
             ${name}_${rows_at_once[0]}_${width}${call};
             row += ${rows_at_once[0]};
@@ -85,9 +92,13 @@ void ${name}(
 </%def>\
 ${preamble}
 #define LANES ((${vi})(${lanes}))
+// a row's number, of the sums of its items that lie side by side
+#define FOLD2(v) ((v).even + (v).odd)
+#define FOLD(v) ${{1: "(v)", 2: "FOLD2(v)", 4: "FOLD2(FOLD2(v))"}[fold]}
 
 ${load_part}
 ${power}
+% if fold == 1:
 <%
     def picked(picks):
         """Places of two vectors, those of the second counted on from the first's: some of each 16 bytes of both."""
@@ -130,11 +141,17 @@ void turn(${vf} *part)
 % endif
 % endfor
 }
+% endif
 
+% if fold == 1:
 // item i of ${vec} rows of `size`, times a factor, becomes vector i
-void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
+% else:
+// ${fold} items of a row lie side by side in a vector, those of ${vec} rows one after the other
+% endif
+void turn_in(__local ${wf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
+% if fold == 1:
     for (; c + ${vec} <= size; c += ${vec}) {
         ${vf} part[${vec}];
 % for lane in range(vec):
@@ -145,27 +162,32 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
         to[c + ${lane}] = part[${lane}];
 % endfor
     }
-    for (; c < size; ++c) {
+% endif
+    for (; c < size; c += ${fold}) {
         for (int lane = 0; lane < ${vec}; ++lane) {
+% if fold == 1:
             ((__local float *)(to + c))[lane] = LOAD1(from + rows[lane] + c) * factor;
+% else:
+            vstore${fold}(LOAD${fold}(from + rows[lane] + c) * factor, c / ${fold} * ${vec} + lane, (__local float *)to);
+% endif
         }
     }
 }
 
 % if place == "local" or direction == "bwd":
-void load_row(__local ${vf} *to, __global const elem_t *row, const int size)
+void load_row(__local ${wf} *to, __global const elem_t *row, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
+    for (int c = 0; c < size; c += ${wide}) {
         *to++ = load_part(row + c, size - c);
     }
 }
 
 // `all` rows, of which those past `count` are the last one again
 void load_tile(
-    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
+    __local ${wf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
 {
     for (int row = 0; row < all; ++row) {
-        load_row(tile + row * ((size + ${vec - 1}) / ${vec}), rows + min(row, count - 1) * pitch, size);
+        load_row(tile + row * ((size + ${wide - 1}) / ${wide}), rows + min(row, count - 1) * pitch, size);
     }
 }
 % endif
@@ -180,7 +202,7 @@ void load_tile(
 // Asks for the rows of the next call${", and for those of `later` if it is not 0" if is_forward else ""}.
 % endif
 void scores${width}(
-    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest}${later})
+    __local ${vf} *to, ${others(place)}, __local const ${wf} *own, const int size${highest}${later})
 {
 % if place == "global":
 % for m in range(sums):
@@ -188,7 +210,7 @@ void scores${width}(
 % endfor
 % endif
 % for m in range(sums):
-    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
+    ${wf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
 % if place == "global":
     for (int line = 0; line < size; line += ${line_items}) {
@@ -202,15 +224,15 @@ void scores${width}(
 % endfor
     }
 % endif
-    for (int i = line; i < min(line + ${line_items}, size); ++i) {
+    for (int i = line; i < min(line + ${line_items}, size); i += ${fold}) {
 % else:
-    for (int i = 0; i < size; ++i) {
+    for (int i = 0; i < size; i += ${fold}) {
 % endif
 % for v in range(width):
-        const ${vf} own${v} = own[i${f" + {v} * size" if v else ""}];
+        const ${wf} own${v} = own[${"i" if fold == 1 else f"(i + {v} * size) / {fold}"}${f" + {v} * size" if v and fold == 1 else ""}];
 % endfor
 % for m in range(sums):
-        const float other${m} = ${f"LOAD1(row{m} + i)" if place == "global" else f"other[{m} * pitch + i]"};
+        const ${"float" if fold == 1 else wf} other${m} = ${item(m)};
 % for v in range(width):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
@@ -224,9 +246,9 @@ void scores${width}(
     ${vf} most${v} = most[${v}];
 % endif
 % for m in range(sums):
-    to[${m * vectors + v}] = sum${m}_${v};
+    to[${m * vectors + v}] = FOLD(sum${m}_${v});
 % if is_plain:
-    most${v} = select(most${v}, sum${m}_${v}, sum${m}_${v} > most${v});  // one instruction, which fmax is not
+    most${v} = select(most${v}, to[${m * vectors + v}], to[${m * vectors + v}] > most${v});  // one instruction, which fmax is not
 % endif
 % endfor
 % if is_plain:
@@ -236,7 +258,7 @@ void scores${width}(
 }
 
 % endfor
-void scores(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest}${later})
+void scores(const int width, __local ${vf} *to, ${others(place)}, __local const ${wf} *own, const int size${highest}${later})
 {
 ${by_width("scores", f"to, other, pitch, count, own, size{', most' if is_plain else ''}{', later, later_pitch' if later else ''}")}\
 }
@@ -251,8 +273,8 @@ ${add_all("add_queries", "global", "local", parts_of[dim], "row", f" * {height}"
 void ${name}(__global elem_t *row, __${space} const float *from, const int size, const float factor)
 {
     int c = 0;
-    for (; c + ${vec} <= size; c += ${vec}) {
-        STORE${vec}(vload${vec}(0, from + c) * factor, row + c);
+    for (; c + ${wide} <= size; c += ${wide}) {
+        STORE${wide}(vload${wide}(0, from + c) * factor, row + c);
     }
     for (; c < size; ++c) {
         STORE1(from[c] * factor, row + c);
