@@ -160,8 +160,8 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         one = Config(vec, vectors=1, sums=12, tile=48)
     else:  # as many sums as registers hold, beside a vector of each row and a number for all
         one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
-    # blocks that share a tile bring it to a cache once. Rows of a mask see different ones, and five
-    # products for each row of a tile that is not copied leave time for another block to read it
+    # blocks that share a tile bring it to a cache once; rows of a mask see different ones,
+    # and five products for a row that is not copied take longer than to read it again
     alone = parts.seen(problem).is_limited or (problem.direction == "bwd" and not copies(problem))
     blocks = (1,) if alone else (4, 2, 1)
     heads = problem.batch * problem.kv_heads
@@ -179,15 +179,10 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
 
 def _fold(problem: AttentionProblem, lanes: int) -> int:
     """Return how many items of a row lie side by side: as many as `lanes` have room for."""
-    return max(
-        fold
-        for fold in FOLDS
-        if fold == 1
-        or problem.direction == "fwd"
-        and rows_of(problem) * fold <= lanes
-        and lanes // fold in WIDTHS
-        and problem.head_dim % fold == 0
-    )
+    rows = max(rows_of(problem), min(WIDTHS))
+    if problem.direction != "fwd" or rows > lanes:
+        return 1
+    return max(fold for fold in FOLDS if rows * fold <= lanes and problem.head_dim % fold == 0)
 
 
 def _work_items(problem: AttentionProblem, rows: int) -> int:

@@ -25,8 +25,8 @@ WIDTHS = (4, 8, 16)
 MOST_ROWS = 16
 """Rows of a head of k and v beyond which turning the keys once pays."""
 MOST_GUESSED = {"fp32": 2, "fp16": 4, "bf16": 4}
-"""Rows of a head of k and v beyond which attention_lanes is faster, if heads keep all cores busy; it
-converts 16 bits first."""
+"""Rows of a head of k and v beyond which attention_lanes is guessed, if heads keep all cores busy.
+It converts 16 bits first."""
 MOST_AT_ONCE = 4
 """Rows of a work-item that are guessed, if work-items are many. 3 rows of 300 keys take 0.7 of the
 time of 2 and 1, and 4 rows 0.75 of that of 2 and 2, though of 128 items some leave registers."""
