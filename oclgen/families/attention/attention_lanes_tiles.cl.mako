@@ -5,7 +5,7 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
 power       text of attention_power.cl.mako
-dim         items of a row of q and k
+dim, dim_v  items of a row of q and k, and of v
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
 parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
 place       where other rows are: local, where they are copied to as fp32, or global
@@ -27,6 +27,9 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
         if fold > 1:
             return f"{load}.s{'0123'[:fold] * vec}"
         return load if place == "global" else f"*({start})"
+    line_end = f"line + {line_items}"
+    if dim % line_items or dim_v % line_items:
+        line_end = f"min({line_end}, size)"
     later = ", __global const elem_t *later, const long later_pitch" if is_forward and place == "global" else ""
 %>\
 <%def name="add_rows(name, to, place, rows, width, step, row_step, shrinks)">\
@@ -224,7 +227,7 @@ void scores${width}(
 % endfor
     }
 % endif
-    for (int i = line; i < min(line + ${line_items}, size); i += ${fold}) {
+    for (int i = line; i < ${line_end}; i += ${fold}) {
 % else:
     for (int i = 0; i < size; i += ${fold}) {
 % endif
