@@ -175,13 +175,13 @@ void ${kernel}(
             rows_of_${name}[lane] = own_head[r] * ${name}_head + own_query[r] * ${name}_row;
 % endfor
 % if not is_forward:
-            ((float *)own_lse)[r] = lse[row];
+            ((float *)own_lse)[r] = lse[row] * LOG2_E;
             ((float *)own_delta)[r] = delta[row];
 % endif
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + place * ${size // fold}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+        turn_in(own_${name} + place * ${size // fold}, ${name}, rows_of_${name}, ${size}, ${"scale * LOG2_E" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
@@ -286,7 +286,7 @@ void ${kernel}(
                 for (int m = 0; m < count; ++m) {
                     ${vf} value = p[m * ${vectors} + v];
 % if masked:
-                    value += mask_of(mask + (other0 + m) * mask_column, places);
+                    value += mask_of(mask + (other0 + m) * mask_column, places) * LOG2_E;
 % endif
 % if seen.is_limited:
                     const ${vi} key = other0 + m;
@@ -298,11 +298,11 @@ void ${kernel}(
 % endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[v] = power(top[place] - shift);
+                shrink[v] = power_of_two(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} probability = power(p[m * ${vectors} + v] - shift);
+                    ${vf} probability = power_of_two(p[m * ${vectors} + v] - shift);
                     added += probability;
 % if philox:
                     probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
@@ -316,18 +316,18 @@ void ${kernel}(
                     ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
-                    const ${vf} ends = lse[head * queries + other0 + m], mean = delta[head * queries + other0 + m];
+                    const ${vf} ends = lse[head * queries + other0 + m] * LOG2_E, mean = delta[head * queries + other0 + m];
 % else:
                     const ${vi} key = other0 + m;
                     const ${vf} ends = own_lse[place], mean = own_delta[place];
 % endif
 % if masked:
-                    value += mask_of(mask + (other0 + m) * ${"mask_row" if by_keys else "mask_column"}, places);
+                    value += mask_of(mask + (other0 + m) * ${"mask_row" if by_keys else "mask_column"}, places) * LOG2_E;
 % endif
 % if seen.is_limited:
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    const ${vf} probability = power(value - ends);
+                    const ${vf} probability = power_of_two(value - ends);
 % if philox:
                     const ${vf} factor = kept(seed, counters, query, key, keys, chance);
                     ds[at] = probability * (ds[at] * factor - mean);
@@ -362,7 +362,7 @@ void ${kernel}(
         const ${vf} whole = sum[place];
         sum[place] = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        top[place] = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+        top[place] = select(top[place] / LOG2_E + log(whole), (${vf})(INFINITY), whole == 0.0f);
     }
 % endif
     for (int r = 0; r < own_rows; ++r) {

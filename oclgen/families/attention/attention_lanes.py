@@ -233,7 +233,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         },
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         load_part=parts.load_part(config.wide),
-        power=parts.power(config.vec),
+        power=parts.power_of_two(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
     )

@@ -4,7 +4,7 @@ What the kernels of attention_lanes are made of: rows turned, tiles, products, m
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
-power       text of attention_power.cl.mako
+power       text of attention_power_of_two.cl.mako
 dim, dim_v  items of a row of q and k, and of v
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
 parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
@@ -94,6 +94,8 @@ void ${name}(
     }
 </%def>\
 ${preamble}
+// scores are powers of 2
+#define LOG2_E 1.44269504f
 #define LANES ((${vi})(${lanes}))
 // a row's number, of the sums of its items that lie side by side
 #define FOLD2(v) ((v).even + (v).odd)

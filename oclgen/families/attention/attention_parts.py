@@ -113,13 +113,8 @@ def load_part(vec: int) -> str:
     return render("attention_load_part", vec=vec)
 
 
-def power(vec: int) -> str:
-    """Return the text of e^x of `vec` scores, which no call interrupts."""
-    return render("attention_power", vec=vec)
-
-
 def power_of_two(vec: int) -> str:
-    """Return the text of 2^x of `vec` scores."""
+    """Return the text of 2^x of `vec` scores, which no call interrupts."""
     return render("attention_power_of_two", vec=vec)
 
 
