@@ -54,8 +54,6 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
     pitch = pitch_of[dim]
-    # values, which the last block's sums read after all scores, are asked for once
-    later = ", block ? 0 : v + (other0 + m) * v_row, v_row" if is_forward and place == "global" else ""
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
@@ -247,7 +245,11 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size // fold}, ${size}${', highest' if is_plain else ''}${later});
+                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size // fold}, ${size}${', highest' if is_plain else ''}
+% if is_forward and place == "global":
+                    , block ? 0 : v + (other0 + m) * v_row, v_row  // the first block asks for the values
+% endif
+                );
             }
 % endfor
 % if is_forward:
