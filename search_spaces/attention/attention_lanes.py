@@ -14,7 +14,7 @@ from search_spaces.values import Values, up_to
 def values(problem: AttentionProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter of `attention_lanes`."""
     wide = max(4, limits.native_float_width)
-    folds = FOLDS if problem.direction == "fwd" and 2 * rows_of(problem) <= wide else (1,)
+    folds = FOLDS if problem.direction == "fwd" and rows_of(problem) <= 16 else (1,)
     return {
         "vec": tuple(sorted({16, *(max(4, wide // fold) for fold in folds)})),
         # items of a row side by side, if rows alone do not fill a vector
@@ -23,6 +23,6 @@ def values(problem: AttentionProblem, limits: Limits) -> Values:
         "vectors": (1, 2, 3, 4),
         "sums": (4, 6, 8, 12, 16, 24),
         # tiles and own rows share the first and second level of cache
-        "tile": (16, 24, 32, 48, 64, 96, 128),
+        "tile": (16, 24, 32, 48, 64, 96),
         "blocks": up_to(rows_of(problem), 1, 2, 3, 4),
     }

@@ -24,8 +24,8 @@ def test_a_tile_of_lanes_is_whole_blocks() -> None:
 @pytest.mark.parametrize(
     ("rows", "limits", "shape"),
     [
-        (12, AVX512, (1, 12)), (16, AVX512, (1, 12)), (17, AVX512, (3, 8)), (197, AVX512, (3, 8)),
-        (8, AVX2, (1, 12)), (9, AVX2, (3, 4)), (197, AVX2, (3, 4)),
+        (12, AVX512, (3, 8)), (16, AVX512, (1, 12)), (17, AVX512, (3, 8)), (197, AVX512, (3, 8)),
+        (8, AVX2, (2, 6)), (9, AVX2, (3, 4)), (197, AVX2, (3, 4)),
     ],
 )  # fmt: skip
 def test_sums_of_a_block_are_guessed_to_fit_into_registers(
@@ -37,16 +37,20 @@ def test_sums_of_a_block_are_guessed_to_fit_into_registers(
 
 
 @pytest.mark.parametrize(
-    ("rows", "limits", "fold"),
+    ("rows", "limits", "dim", "shape"),
     [
-        (1, AVX512, 4), (4, AVX512, 4), (5, AVX512, 2), (8, AVX512, 2), (9, AVX512, 1),
-        (4, AVX2, 2), (5, AVX2, 1),
+        (1, AVX512, 64, (4, 1, 4)), (4, AVX512, 64, (4, 1, 4)), (5, AVX512, 64, (4, 2, 4)),
+        (12, AVX512, 64, (4, 3, 4)), (13, AVX512, 64, (16, 1, 1)), (4, AVX512, 32, (4, 1, 4)),
+        (8, AVX512, 32, (8, 1, 2)), (9, AVX512, 32, (16, 1, 1)), (4, AVX2, 64, (4, 1, 2)),
+        (12, AVX2, 64, (4, 3, 2)), (13, AVX2, 64, (8, 3, 1)), (5, AVX2, 32, (8, 1, 1)),
     ],
 )  # fmt: skip
-def test_items_of_few_rows_fill_a_vector(rows: int, limits: Limits, fold: int) -> None:
-    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64)
+def test_items_of_few_rows_fill_a_vector(
+    rows: int, limits: Limits, dim: int, shape: tuple[int, int, int]
+) -> None:
+    problem = AttentionProblem(8, 8, 8, rows, 300, dim, dim)
     first = attention_lanes.guesses(problem, limits)[0]
-    assert first.fold == fold
+    assert (first.vec, first.vectors, first.fold) == shape
     assert first.wide == limits.native_float_width
     assert attention_lanes.guesses(replace(problem, head_dim=63), limits)[0].fold == 1
     assert attention_lanes.guesses(replace(problem, direction="bwd"), limits)[0].fold == 1

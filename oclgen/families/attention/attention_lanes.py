@@ -36,6 +36,8 @@ WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
 FOLDS = (1, 2, 4)
 """Items of a row side by side in a vector."""
+LONG_ROW = 64
+"""Items of a row from which powers take little of the time."""
 FEW_QUERIES = 96
 """Queries below which the last tile of a head would often be short."""
 
@@ -153,13 +155,12 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    fold = _fold(problem, vec)
-    if fold > 1:
-        one = Config(vec // fold, vectors=1, sums=8, tile=128, fold=fold)
-    elif rows_of(problem) <= vec:
+    # vectors of sums that registers hold, beside what is multiplied
+    most = 24 if limits.has_32_vectors else 12
+    one = _side_by_side(problem, vec, most)
+    if one is None and rows_of(problem) <= vec:
         one = Config(vec, vectors=1, sums=12, tile=48)
-    else:  # as many sums as registers hold, beside a vector of each row and a number for all
-        one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
+    one = one or Config(vec, vectors=3, sums=most // 3, tile=64)
     # blocks that share a tile bring it to a cache once; rows of a mask see different ones,
     # and five products for a row that is not copied take longer than to read it again
     alone = parts.seen(problem).is_limited or (problem.direction == "bwd" and not copies(problem))
@@ -177,12 +178,21 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     return [*shares, short, least]
 
 
-def _fold(problem: AttentionProblem, lanes: int) -> int:
-    """Return how many items of a row lie side by side: as many as `lanes` have room for."""
-    rows = max(rows_of(problem), min(WIDTHS))
-    if problem.direction != "fwd" or rows > lanes:
-        return 1
-    return max(fold for fold in FOLDS if rows * fold <= lanes and problem.head_dim % fold == 0)
+def _side_by_side(problem: AttentionProblem, lanes: int, most: int) -> Config | None:
+    """Return the guess for few rows, whose items then fill vectors, or None where there is none.
+
+    Powers are then taken of narrow vectors. Long rows of fp32 make up for it with up to three of
+    them, others with one.
+    """
+    rows, vec = rows_of(problem), min(WIDTHS)
+    is_long = problem.dtype == "fp32" and problem.head_dim >= LONG_ROW
+    if rows > (3 * vec if is_long else vec):
+        vec = min((width for width in WIDTHS if rows <= width <= lanes), default=lanes)
+    fold = lanes // vec
+    if problem.direction != "fwd" or fold == 1 or problem.head_dim % fold:
+        return None
+    vectors = ceil_div(rows, vec)
+    return Config(vec, vectors, sums=min(8, most // vectors), tile=96, fold=fold)
 
 
 def _work_items(problem: AttentionProblem, rows: int) -> int:
