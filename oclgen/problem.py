@@ -256,6 +256,16 @@ class ConvProblem:
         """Role of the image that windows are read of."""
         return "y" if self.direction == "bwd_data" else "x"
 
+    @property
+    def of_slice(self) -> ConvProblem:
+        """The problem of one tap along the depth of a volume; itself if there is no volume."""
+        if self.volume is None:
+            return self
+        channels = self.buffer_channels(self.read) // self.volume.taps
+        if self.read == "x":
+            return replace(self, volume=None, in_channels=channels)
+        return replace(self, volume=None, out_channels=channels)
+
     def buffer_channels(self, role: str) -> int:
         """Return the channels of x or y as the problem counts them."""
         return self.in_channels if role == "x" else self.out_channels

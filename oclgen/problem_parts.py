@@ -131,3 +131,8 @@ class Volume(NamedTuple):
     def windows(self) -> int:
         """Windows of an image."""
         return output_size(self.size, self.taps, self.stride, self.pad, self.dilation)
+
+    @property
+    def reach(self) -> int:
+        """Slices from the first of the first window to the last of the last one."""
+        return (self.windows - 1) * self.stride + (self.taps - 1) * self.dilation + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oclgen.families import preferred, valid_configs
+from oclgen.families.conv import conv_pixels_weights
 from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.gemm import gemm_pairs, gemm_register
@@ -28,6 +29,8 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
     """Say whether a family guesses nothing on a processor where another one is always faster."""
     if name == "conv_pairs":
         return limits.kind == "cpu" and isinstance(problem, ConvProblem) and shares_tiles(problem)
+    if name == "conv_pixels_weights":
+        return conv_pixels_weights.is_multiplied(problem.dtype, limits)
     if not name.endswith(("gemm_register", "gemm_pairs", "gemm_dot")):
         return False
     product = lowered(problem) if isinstance(problem, ConvProblem) else problem

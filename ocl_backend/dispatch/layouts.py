@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ocl_backend.dispatch import tuned, varying
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
@@ -44,6 +45,43 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     if has_model(met[1], limits):  # without one, costs are no times
         cost = cost * (DOUBT if other.ms is None else 1.0) + _copying_ms(met[1], limits)
     return first if made.order <= (step, cost) else second
+
+
+def is_for_matrix_units(device: int, dtype: str) -> bool:
+    """Say whether a GPU's matrix units multiply the dtype."""
+    instructions = tuned.chooser(device).limits.instructions
+    return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
+
+
+def is_for_tiles(device: int, dtype: str) -> bool:
+    """Say whether a processor's tile registers multiply the dtype."""
+    return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
+
+
+def suits_pixels(device: int, problem: ConvProblem) -> bool:
+    """Say whether a convolution in planes may be slower than in channels_last with copies."""
+    return _leaves_lanes(device, problem) or (
+        _scatters(problem) and is_for_matrix_units(device, problem.dtype)
+    )
+
+
+def _scatters(problem: ConvProblem) -> bool:
+    """Say whether each phase of the results takes every second pixel, or less, of many channels."""
+    strided = max(problem.stride_h, problem.stride_w) > 1
+    is_depthwise = problem.groups == problem.in_channels
+    return problem.direction == "bwd_data" and strided and not is_depthwise
+
+
+def _leaves_lanes(device: int, problem: ConvProblem) -> bool:
+    """Say whether rows of a depthwise layer's results fill no half of a processor's vectors.
+
+    So it is in planes. In channels_last lanes are channels, however short rows are.
+    """
+    limits = tuned.chooser(device).limits
+    rows = {"fwd": problem.out_w, "bwd_data": problem.width}
+    row = rows.get(problem.direction, limits.native_float_width)
+    is_depthwise = 1 < problem.groups == problem.in_channels
+    return limits.kind == "cpu" and is_depthwise and 2 * row <= limits.native_float_width
 
 
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:

@@ -23,8 +23,8 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         return {}
     return {
         # more tiles of sums load less for each product, and leave more of an edge empty
-        "item_m": tuple(rows for rows in (16, 32, 48) if rows < problem.m + 16),
-        "item_n": tuple(width for width in (16, 32, 48) if width < problem.n + 16),
+        "item_m": tuple(rows for rows in (16, 32, 48, 64) if rows < problem.m + 16),
+        "item_n": tuple(width for width in (16, 32, 48, 64) if width < problem.n + 16),
         # a work-group costs some 0.2 us to start: several blocks of a short k share it
         "blocks": (1, 2, 4, 8, 16),
         # of a large C, rows are written on and on

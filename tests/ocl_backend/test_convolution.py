@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +13,14 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from ocl_backend.dispatch.tuned import Given, TunedCall, chooser, reload_tuned
-from ocl_backend.ops.conv import convolution, convolution_volumes, one_tap
-from oclgen.families.conv import conv_gemm_plan, conv_mma
+from ocl_backend.dispatch import layouts as dispatch_layouts
+from ocl_backend.dispatch.tuned import chooser, reload_tuned
+from ocl_backend.ops.conv import convolution, one_tap
+from oclgen.families.conv import conv_gemm_plan
 from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
-from oclgen.variant import Variant
 from tests.ocl_backend.cpu_twin import check, check_module, place
-from tests.oclgen.mma_emulated import emulate
-from tuned_db import Choice, NoVariantError
+from tuned_db import NoVariantError
 
 CASES = {
     "3x3": nn.Conv2d(4, 6, 3, padding=1),
@@ -173,63 +173,6 @@ def test_three_dimensions(device: Any, layer: nn.Module, monkeypatch: pytest.Mon
     check_module(device, layer, torch.randn(2, 4, 5, 6, 4))
 
 
-@pytest.fixture
-def volumes_served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ConvProblem]]:
-    """What reads volumes serves them by emulated units, whatever the device; yields problems."""
-    served: list[ConvProblem] = []
-
-    def serve(operator: str, device: int, problem: ConvProblem, scalars: Any) -> TunedCall:
-        served.append(problem)
-        assert conv_mma.serves(problem)
-        choice = Choice(problem, Variant("conv_mma", conv_mma.DEFAULT), "guess", None, "", 0)
-        return TunedCall(operator, device, choice, Given(problem, problem, scalars, None))
-
-    emulate(monkeypatch)
-    monkeypatch.setattr(convolution, "_unfolds_pixels", lambda x: True)
-    monkeypatch.setattr(convolution_volumes, "tuned_call", serve)
-    monkeypatch.setattr(torch.ocl.conv, "allow_tf32", True)
-    reload_tuned()
-    yield served
-    reload_tuned()
-
-
-@pytest.mark.parametrize(
-    ("layer", "directions"),
-    [
-        (nn.Conv3d(5, 6, 3, padding=1), {"fwd", "bwd_data", "bwd_weights"}),
-        (nn.Conv3d(8, 9, (2, 3, 2), (1, 2, 1), (1, 1, 0), (2, 1, 1)),
-         {"fwd", "bwd_data", "bwd_weights"}),
-        (nn.Conv3d(4, 6, (3, 1, 3), stride=(2, 1, 1), bias=False), {"fwd", "bwd_weights"}),
-        (nn.ConvTranspose3d(4, 6, (3, 2, 2), (1, 2, 1), 1), {"fwd", "bwd_data", "bwd_weights"}),
-    ],
-    ids=["same", "dilated", "strided", "transposed"],
-)  # fmt: skip
-def test_volumes_are_read_where_they_lie(
-    device: Any, layer: nn.Module, directions: set[str], volumes_served: list[ConvProblem]
-) -> None:
-    """Channels are filled up to chunks; weights are rounded to tf32, of eleven bits."""
-    check_module(device, layer, torch.randn(2, layer.in_channels, 5, 6, 4), tolerance=2.0**-11)
-    assert {problem.direction for problem in volumes_served} == directions
-    assert all(problem.volume for problem in volumes_served)
-
-
-def test_weights_of_volumes_need_no_copy(
-    device: Any, volumes_served: list[ConvProblem], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are read, and their gradients written, in channels_last, flipped in no direction."""
-    layer = nn.Conv3d(6, 5, (2, 3, 2), padding=1)
-    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last_3d)
-    check_module(device, layer, torch.randn(2, 6, 4, 5, 3), tolerance=2.0**-11)
-    twin = deepcopy(layer).to(place(device))
-    for _ in range(3):  # as recalled, too
-        twin.zero_grad()
-        twin(torch.ones(2, 6, 4, 5, 3, device=place(device))).sum().backward()
-        grad = twin.weight.grad
-        assert grad is not None
-        assert grad.is_contiguous(memory_format=torch.channels_last_3d)
-    assert {problem.direction for problem in volumes_served} == {"fwd", "bwd_data", "bwd_weights"}
-
-
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
     "layer",
@@ -267,7 +210,7 @@ def test_phases_in_planes_are_computed_in_pixels(
         layouts.append((first.layout, second.layout))
         return second
 
-    monkeypatch.setattr(convolution, "_is_for_matrix_units", lambda device, dtype: True)
+    monkeypatch.setattr(dispatch_layouts, "is_for_matrix_units", lambda device, dtype: True)
     monkeypatch.setattr(convolution, "better_known", other)
     reload_tuned()
     try:
@@ -275,6 +218,21 @@ def test_phases_in_planes_are_computed_in_pixels(
     finally:
         reload_tuned()
     assert layouts == [("nchw", "nhwc")]
+
+
+def test_short_rows_of_depthwise_layers_may_be_computed_in_pixels(device: Any) -> None:
+    """Rows of few results leave lanes of a processor's vectors empty."""
+    short = ConvProblem(1, 32, 9, 9, 32, 9, 9, 2, 2, 1, 1, groups=32)
+    long = replace(short, width=99)
+    on_cpu = device.limits.kind == "cpu"
+    index = place(device).index
+    assert dispatch_layouts.suits_pixels(index, short) == on_cpu
+    assert dispatch_layouts.suits_pixels(index, replace(short, direction="bwd_data")) == (
+        on_cpu and device.limits.native_float_width >= 18
+    )
+    for other in (long, replace(short, direction="bwd_weights"), replace(short, groups=1)):
+        assert not dispatch_layouts.suits_pixels(index, other)
+    check_module(device, nn.Conv2d(32, 32, 9, 2, 1, groups=32), torch.randn(1, 32, 9, 9))
 
 
 @pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])

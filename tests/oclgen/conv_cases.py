@@ -8,7 +8,7 @@ from typing import Any
 from oclgen.families import FAMILIES, families_for
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction, Volume
 from oclgen.variant import Variant
 
 SHAPES = (
@@ -22,6 +22,13 @@ SHAPES = (
     ConvProblem(1, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1),
     ConvProblem(1, 17, 5, 4, 33, 3, 3, pad_h=1, pad_w=1),
 )
+VOLUMES = (
+    (ConvProblem(8, 48, 7, 6, 24, 3, 3, 1, 1, 1, 1), Volume(4, 3, 1, 1)),
+    (ConvProblem(6, 32, 9, 8, 16, 3, 2, 2, 2, 1, 0, 1, 2), Volume(7, 2, 2, 0, 2)),
+    (ConvProblem(5, 24, 4, 5, 40, 1, 1), Volume(5, 1)),
+    (ConvProblem(12, 16, 5, 4, 8, 2, 3, 1, 2, 2, 1), Volume(5, 2, 1, 1)),
+)
+"""Images of three dimensions by the channels of their windows: padded, strided and dilated."""
 DEPTHWISE_SHAPES = (
     ConvProblem(3, 5, 9, 35, 5, 3, 3, 2, 2, 1, 1, groups=5),
     ConvProblem(2, 3, 7, 7, 6, 5, 3, 1, 1, 2, 1, groups=3),
@@ -151,3 +158,11 @@ def variants(name: str, problem: ConvProblem) -> list[Any]:
         {"tile_m": 8, "tile_n": 128, "local_m": 2, "local_n": 32, "buffers": 2},
     ]  # fmt: skip
     return [replace(base, **way) for way in ways]
+
+
+def of_volume(number: int, direction: Direction) -> ConvProblem:
+    """Return a convolution of three dimensions; `bwd_data` reads windows of y, as deep as x's."""
+    flat, volume = VOLUMES[number]
+    if direction == "bwd_data":
+        flat = replace(flat, in_channels=flat.out_channels, out_channels=flat.in_channels)
+    return replace(flat, direction=direction, layout="nhwc", volume=volume)

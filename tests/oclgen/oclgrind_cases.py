@@ -18,7 +18,7 @@ import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
-from oclgen.families.conv import conv_mma
+from oclgen.families.conv import conv_amx, conv_mma
 from oclgen.families.gemm import gemm_amx, gemm_fragments, gemm_mma, gemm_pairs
 from oclgen.families.packed import packed_lanes, packed_mma
 from oclgen.limits import KIB
@@ -33,6 +33,7 @@ from oclgen.problem import (
     GemmProblem,
     PackedProblem,
     Problem,
+    Volume,
     stored_dtype,
 )
 from oclgen.variant import Variant
@@ -161,6 +162,14 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),
         (PackedProblem(1, 8, 256, "bf16", "q6_k"), packed_mma.DEFAULT),
         (PackedProblem(9, 18, 128, "fp16", "int4_64z"), packed_mma.Config(2, 2, 64, 2, 2, 1)),
+    ),
+    "conv_amx": (
+        (
+            ConvProblem(
+                5, 10, 4, 5, 7, 2, 2, dtype="bf16", layout="nhwc", volume=Volume(4, 2, 1, 1)
+            ),
+            conv_amx.DEFAULT,
+        ),
     ),
     "conv_mma": (
         (

@@ -14,10 +14,10 @@ from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import Device
 from oclgen.opencl.probe import TILES
-from oclgen.problem import LAYOUTS, ConvProblem
+from oclgen.problem import LAYOUTS, ConvProblem, Volume
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
-from tests.oclgen.conv_cases import SHAPES, check_sums, label
+from tests.oclgen.conv_cases import SHAPES, VOLUMES, check_sums, label, of_volume
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096, 4096, 4096), 2**32, 2**34, 16, 16,
@@ -141,6 +141,34 @@ def test_every_shape(tiled: Device, problem: ConvProblem) -> None:
 def test_other_configs(tiled: Device, problem: ConvProblem) -> None:
     for changes in (CHANGES, {"vecs": 3}, {"strips": 3, "loop_m": 2}):
         check(tiled, problem, replace(conv_amx.DEFAULT, **changes))
+
+
+@pytest.mark.parametrize("number", range(len(VOLUMES)))
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
+def test_volumes(tiled: Device, number: int, direction: Any) -> None:
+    problem = replace(of_volume(number, direction), dtype="bf16")
+    check(tiled, problem, conv_amx.DEFAULT)
+    check(tiled, problem, replace(conv_amx.DEFAULT, strips=3, loop_m=2))
+
+
+def test_volumes_without_padding_are_read_as_they_lie() -> None:
+    flat = ConvProblem(6, 24, 8, 8, 40, 1, 1, dtype="bf16", layout="nhwc")
+    for pad, packs in ((0, False), (1, True)):
+        volume = Volume(4, 2, 1, pad)
+        problem = replace(flat, batch=2 * volume.windows, volume=volume)
+        names = [one.kernel for one in conv_amx.plan(problem, conv_amx.DEFAULT).launches]
+        assert ("conv_amx_images" in names) == packs
+
+
+@pytest.mark.parametrize("channels", [1, 3, 9, 15])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
+def test_pixels_of_few_channels_are_stored_over_each_other(
+    tiled: Device, channels: int, direction: Any
+) -> None:
+    """Whole vectors reach behind a pixel, but never behind a row's last one."""
+    into, out = (32, channels) if direction == "fwd" else (channels, 32)
+    shape = ConvProblem(2, into, 5, 21, out, 3, 3, 1, 1, 1, 1, dtype="bf16", layout="nhwc")
+    check(tiled, replace(shape, direction=direction), conv_amx.DEFAULT)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -16,10 +16,10 @@ from oclgen.limits import KIB, Limits
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.parameters import values_of
-from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory, Volume
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.channels_last import difference
-from tests.oclgen.conv_cases import label
+from tests.oclgen.conv_cases import VOLUMES, label, of_volume
 from tests.oclgen.mma_emulated import emulate
 
 HOPPER = Limits(
@@ -55,13 +55,6 @@ GROUPED = (
     ConvProblem(1, 160, 5, 5, 80, 1, 1, groups=2),
 )
 """Groups by themselves, some to a product, all in one product, of one channel each, wide ones."""
-VOLUMES = (
-    (ConvProblem(8, 48, 7, 6, 24, 3, 3, 1, 1, 1, 1), Volume(4, 3, 1, 1)),
-    (ConvProblem(6, 32, 9, 8, 16, 3, 2, 2, 2, 1, 0, 1, 2), Volume(7, 2, 2, 0, 2)),
-    (ConvProblem(5, 24, 4, 5, 40, 1, 1), Volume(5, 1)),
-    (ConvProblem(12, 16, 5, 4, 8, 2, 3, 1, 2, 2, 1), Volume(5, 2, 1, 1)),
-)
-"""Images of three dimensions by the channels of their windows: padded, strided and dilated."""
 
 
 def case(
@@ -93,18 +86,17 @@ GROUPED_CASES = tuple(
 )
 
 
-def of_volume(number: int, direction: Direction) -> ConvProblem:
-    """Return a convolution of three dimensions; `bwd_data` reads windows of y, as deep as x's."""
-    flat, volume = VOLUMES[number]
-    if direction == "bwd_data":
-        flat = replace(flat, in_channels=flat.out_channels, out_channels=flat.in_channels)
-    made = case(0, direction, "nhwc", (flat,))
-    dtype = gemm_mma.DTYPES_SERVED[number % 3]
-    return replace(made, dtype=dtype, volume=volume)
+def case_of_volume(number: int, direction: Direction) -> ConvProblem:
+    """Return a convolution of three dimensions; the dtype goes round."""
+    forward = direction == "fwd"
+    return replace(
+        of_volume(number, direction), dtype=gemm_mma.DTYPES_SERVED[number % 3], bias=forward,
+        activation="relu" if forward else "none",
+    )  # fmt: skip
 
 
 VOLUME_CASES = tuple(
-    of_volume(number, each) for number in range(len(VOLUMES)) for each in DIRECTIONS
+    case_of_volume(number, each) for number in range(len(VOLUMES)) for each in DIRECTIONS
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from dataclasses import fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,6 @@ def test_every_parameter_changes_the_text() -> None:
         (replace(CONFIG, tile_k=40), PROBLEM, ("tile_k=40", "32")),
         (replace(CONFIG, pack_rows=False), replace(PROBLEM, trans_a=True), ("a is not", "True")),
         (replace(CONFIG, pack_rows=False, swap=True), PROBLEM, ("b is not", "pack_rows=True")),
-        (replace(CONFIG, pack_rows=False), replace(PROBLEM, k=77), ("k=77", "pack_rows=True")),
         (replace(CONFIG, split_k=300), PROBLEM, ("split_k=300", "k=400")),
     ],
 )
@@ -172,6 +172,23 @@ def test_sizes_and_transposes(tiled: Device, config: gemm_amx.Config) -> None:
     assert tried >= 2
 
 
+@pytest.mark.parametrize("k", [1, 3, STEP + 1, 2 * STEP - 1, 301])
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("dtype", PRODUCTS)
+def test_the_last_of_an_odd_number_of_steps_is_added_by_vectors(
+    tiled: Device, dtype: str, swap: bool, k: int
+) -> None:
+    if PRODUCTS[dtype] not in tiled.limits.instructions:
+        pytest.skip(f"{tiled.name} has no {PRODUCTS[dtype]}")
+    config = replace(CONFIG, item_m=16, item_n=16, tile_k=STEP, pack_rows=False, swap=swap)
+    slices = (1,) if k <= STEP else (1, 2)
+    for m, split_k in product((9, 37), slices):
+        problem = GemmProblem(m, 21, k, dtype=dtype, trans_a=swap, trans_b=swap, batch=2)
+        assert_right(tiled, problem, replace(config, split_k=split_k))
+        if not swap:
+            assert_right(tiled, problem, replace(config, within=True, split_k=split_k))
+
+
 @pytest.mark.parametrize("config", AMXES)
 def test_products_of_fp16(tiled: Device, config: gemm_amx.Config) -> None:
     if PRODUCTS["fp16"] not in tiled.limits.instructions:
@@ -198,11 +215,12 @@ def test_pointwise_convolutions(tiled: Device, direction: Any, layout: Any) -> N
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("pack_rows", [False, True])
 @pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("k", [STEP + 6, STEP + 7])
 def test_nothing_around_a_view_is_read_or_written(
-    tiled: Device, within: bool, pack_rows: bool, swap: bool
+    tiled: Device, k: int, within: bool, pack_rows: bool, swap: bool
 ) -> None:
     turned = swap and within
-    problem = replace(BASE, n=41, k=STEP + 6, dtype="bf16", batch=2, trans_a=turned, trans_b=swap)
+    problem = replace(BASE, n=41, k=k, dtype="bf16", batch=2, trans_a=turned, trans_b=swap)
     config = replace(CONFIG, pack_rows=pack_rows, swap=swap, within=within)
     assert config.why_not(problem, tiled.limits) is None
     check_view(tiled, problem, Variant("gemm_amx", config))

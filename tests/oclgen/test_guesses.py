@@ -45,6 +45,7 @@ CPUS_ALONE = {
     "gemm_pairs", "conv_pairs", "conv_amx", "winograd_blocked", "conv_as_gemm_amx", "attention_amx",
     "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs_weights", "conv_amx_weights",
     "conv_as_gemm_pairs", "packed_lanes", "attention_amx_grad", "attention_lanes", "attention_rows",
+    "conv_pixels_weights",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {
@@ -194,6 +195,7 @@ SUMS: dict[str, Callable[[Any], int]] = {
     "gemm_dot": lambda one: one.item_m * one.item_n,
     "conv_register": lambda one: one.images * one.item_x * one.vecs,
     "conv_register_weights": lambda one: one.item_c * one.vecs * 3,
+    "conv_pixels_weights": lambda one: one.item_k * one.vecs * 3,
     "winograd_blocked": lambda one: one.item_t * one.item_k // one.vec_k,
     "attention_lanes": lambda one: one.sums * one.vectors,
 }

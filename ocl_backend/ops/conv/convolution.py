@@ -16,9 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch import settings, tuned
+from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.arguments import Pair, pair
-from ocl_backend.dispatch.layouts import better_known
+from ocl_backend.dispatch.layouts import (
+    better_known,
+    is_for_matrix_units,
+    is_for_tiles,
+    suits_pixels,
+)
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
@@ -242,13 +247,9 @@ def _served(x: Tensor) -> bool:
 
 
 def _unfolds_pixels(x: Tensor) -> bool:
-    """Whether x is in channels_last, or is for matrix units, which read no other images."""
-    return in_pixels(x) or _is_for_matrix_units(x.get_device(), _storage(x))
-
-
-def _is_for_matrix_units(device: int, dtype: str) -> bool:
-    instructions = tuned.chooser(device).limits.instructions
-    return dtype != "fp32" and not {"mma", "wgmma"}.isdisjoint(instructions)
+    """Whether x is in channels_last, or for units whose families read volumes in no other order."""
+    device, dtype = x.get_device(), _storage(x)
+    return in_pixels(x) or is_for_matrix_units(device, dtype) or is_for_tiles(device, dtype)
 
 
 def _unfolded_forward(
@@ -377,19 +378,12 @@ def _prepared(
     in_last = replace(problem, layout="nhwc")
     if pixels:
         problem = better_known(device, in_last, problem)
-    elif _scatters(problem) and _is_for_matrix_units(device, dtype):
+    elif suits_pixels(device, problem):
         problem = better_known(device, problem, in_last)
     steps = tuple(zip(STRIDES, w_strides, strict=True)) if w_strides else ()
     call = tuned_call(f"{name}_overrideable", device, problem, steps)
     strided = not steps or call.replaceable >= {*STRIDES}
     return _Call(call, problem.layout == "nhwc", strided, steps if strided else ())
-
-
-def _scatters(problem: ConvProblem) -> bool:
-    """Whether each phase of the results takes every second, third, ... pixel, of many channels."""
-    strided = max(problem.stride_h, problem.stride_w) > 1
-    is_depthwise = problem.groups == problem.in_channels
-    return problem.direction == "bwd_data" and strided and not is_depthwise
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

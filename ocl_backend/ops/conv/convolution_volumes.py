@@ -6,6 +6,8 @@ shape of the inner operation: [batch * windows, channels, height, width] in chan
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -19,7 +21,7 @@ from oclgen.problem import ConvProblem, Direction, Volume
 from tuned_db import NoVariantError
 
 CHUNK_BYTES = 16
-"""What kernels copy at once: channels of a slice fill such chunks, with zeros if need be."""
+"""What GPUs copy at once: channels of a slice fill such chunks, with zeros if need be."""
 
 
 def forward(plan: Unfolded, x: Tensor, w: Tensor, dtype: str) -> Tensor | None:
@@ -31,12 +33,11 @@ def forward(plan: Unfolded, x: Tensor, w: Tensor, dtype: str) -> Tensor | None:
         w: [out_channels, channels, *kernel_size], of any strides.
         dtype: the problem's.
     """
-    more = _missing(x)
     shape = (len(x) * plan.out[0], w.shape[0], *plan.out[1:])
-    call = _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, w)
-    if call is None:
+    found = _filled(x, lambda more: _call("fwd", plan, w.shape[0], _windowed(plan, more), dtype, w))
+    if found is None:
         return None
-    y, images = _image(x, shape), _slices(x, more)
+    (call, images), y = found, _image(x, shape)
     call(images.data_ptr(), w.data_ptr(), y.data_ptr())
     return plan.channels_first(y, x)
 
@@ -52,17 +53,20 @@ def backward_data(plan: Unfolded, grad: Tensor, w: Tensor, dtype: str) -> Tensor
         w: [out_channels, channels, *kernel_size], of any strides.
         dtype: the problem's.
     """
-    more = _missing(grad)
     mirror = plan.mirror
     if mirror is None or mirror.padding[0] < 0:
         return None
     volume = Volume(plan.out[0], plan.w[2], 1, mirror.padding[0], plan.dilation[0])
-    channels = volume.taps * (plan.w[0] + more)
-    call = _call("bwd_data", plan, channels, (volume, plan.x[1]), dtype, w)
-    if call is None:
+
+    def call_of(more: int) -> TunedCall | None:
+        channels = volume.taps * (plan.w[0] + more)
+        return _call("bwd_data", plan, channels, (volume, plan.x[1]), dtype, w)
+
+    found = _filled(grad, call_of)
+    if found is None:
         return None
+    call, images = found
     x = _image(grad, (len(grad) * plan.x[2], *plan.x[1:2], *plan.x[3:]))
-    images = _slices(grad, more)
     last_taps = w[:, :, -1]
     call(x.data_ptr(), last_taps.data_ptr(), images.data_ptr())
     return mirror.channels_first(x, grad)
@@ -80,12 +84,13 @@ def backward_weights(
         dtype: the problem's.
         pixels: the gradient is to lie in channels_last, else contiguous.
     """
-    more = _missing(x)
     grad_w = x.new_empty_strided(plan.w, _weights_strides(plan.w, pixels))
-    call = _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, grad_w)
-    if call is None:
+    found = _filled(
+        x, lambda more: _call("bwd_weights", plan, plan.w[0], _windowed(plan, more), dtype, grad_w)
+    )
+    if found is None:
         return None
-    rows, images = plan.windows_first(grad), _slices(x, more)
+    (call, images), rows = found, plan.windows_first(grad)
     call(images.data_ptr(), grad_w.data_ptr(), rows.data_ptr())
     return grad_w
 
@@ -98,9 +103,22 @@ def _weights_strides(shape: tuple[int, ...], pixels: bool) -> tuple[int, ...]:
     return out, into, deep, row, column
 
 
-def _missing(images: Tensor) -> int:
-    """Return the channels that images lack to fill chunks."""
-    return -images.shape[1] % (CHUNK_BYTES // images.element_size())
+def _filled(
+    images: Tensor, call_of: Callable[[int], TunedCall | None]
+) -> tuple[TunedCall, Tensor] | None:
+    """Return the call of a family that reads the images, and these in channels_last.
+
+    Where none reads them as they are, their channels are filled up to whole chunks.
+
+    Args:
+        images: [batch, channels, *sizes].
+        call_of: the call for images with so many channels of zeros more, None if there is none.
+    """
+    missing = -images.shape[1] % (CHUNK_BYTES // images.element_size())
+    for more in dict.fromkeys((0, missing)):
+        if (call := call_of(more)) is not None:
+            return call, _slices(images, more)
+    return None
 
 
 def _slices(images: Tensor, more: int) -> Tensor:

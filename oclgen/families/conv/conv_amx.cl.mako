@@ -3,7 +3,8 @@ Correlation in bf16 or fp16 in the tile registers of AMX: a row of a tile is a p
 the result.
 
 Images come as pixels whose summed channels are neighbours, with zeros around them where taps reach
-beyond; weights as pairs of these channels, [groups][blocks][taps][pairs][block]. A step multiplies
+beyond; weights as pairs of these channels, [groups][blocks][taps][pairs][block]. Windows of a volume lie
+STEP_D slices apart, and their slices TAP_STEP_D. A step multiplies
 RESULTS pixels of a row of results, 32 channels of one tap each, with 16 channels of the result.
 Where 32 does not divide the channels, the last ones of all taps follow with narrower tiles.
 
@@ -17,6 +18,8 @@ in_pixels           channels of a pixel of the output are neighbours, else pixel
 counts              pixels of a tile that are stored: of all tiles but a row's last, and of that one
 store_step          distance of neighbouring results in the output
 steps, rest         whole steps of 32 channels of a tap, and channels of the narrower one
+overwritten         pixels behind a pixel that store over what it stored past its channels: whole vectors take less
+                    time than parts. 0 if there are none
 together            groups that are one here, with zeros between them in the weights
 taps_w              taps of a row
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
@@ -85,24 +88,26 @@ void sum_own(float *sums, __global const elem_t *in, __global const elem_t *weig
 ${planes.store(count)}\
 % endfor
 <%def name="taps(count)">\
-        for (int ty = 0; ty < TAPS_H; ++ty) {
-            for (int tx = 0; tx < TAPS_W; ++tx) {
-                const int at = (ty * TAP_STEP_H * READ_W + tx * TAP_STEP_W) * PIXEL${f" + {32 * steps}" if not count else ""};
-                const int tap = (KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W;
-                __global const ushort *w = (__global const ushort *)weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
-                for (int step = 0; step < ${count or 1}; ++step) {
+        for (int tz = 0; tz < TAPS_D; ++tz) {
+            for (int ty = 0; ty < TAPS_H; ++ty) {
+                for (int tx = 0; tx < TAPS_W; ++tx) {
+                    const long at = tz * (TAP_STEP_D * (long)READ_IMAGE) + (ty * TAP_STEP_H * READ_W + tx * TAP_STEP_W) * PIXEL${f" + {32 * steps}" if not count else ""};
+                    const int tap = tz * TAPS + (KERNEL_FIRST_H + ty * KERNEL_STEP_H) * KERNEL_W + KERNEL_FIRST_W + tx * KERNEL_STEP_W;
+                    __global const ushort *w = (__global const ushort *)weights + tap * (WORDS * ${2 * block})${f" + {32 * steps * block}" if not count else ""};
+                    for (int step = 0; step < ${count or 1}; ++step) {
 <% held = {} %>\
 % for i, j in order:
 <% a, b = of_a(i, count == 0), of_b(j, count == 0) %>\
 % if held.get(b) != j:
-                    TILE_LOAD(${b}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
+                        TILE_LOAD(${b}, w + step * ${32 * block} + ${32 * j}, ${4 * block});
 % endif
 % if held.get(a) != i:
-                    TILE_LOAD(${a}, in${i} + at + step * 32, 2 * STEP_W * PIXEL);
+                        TILE_LOAD(${a}, in${i} + at + step * 32, 2 * STEP_W * PIXEL);
 % endif
 <% held |= {a: i, b: j} %>\
-                    TILE_DOT(${i * vecs + j}, ${a}, ${b});
+                        TILE_DOT(${i * vecs + j}, ${a}, ${b});
 % endfor
+                    }
                 }
             }
         }
@@ -119,7 +124,7 @@ ${planes.store(count)}\
 % if residual:
                     RESIDUAL(result),
 % endif
-                    CHANNELS - channel - ${16 * j});
+                    ${f"x < {count - overwritten} ? 16 : " if overwritten else ""}CHANNELS - channel - ${16 * j});
             }
 % else:
             {
@@ -152,7 +157,7 @@ ${term_parameters}\
     const int first = (int)get_global_id(${position_dim}) * ${loop_m};
 
     in += offset_in + group * READ_GROUP + ((ORIGIN_H + PAD_H) * READ_W + ORIGIN_W + PAD_W) * PIXEL;
-    weights += offset_weights + (long)block * (TAPS * WORDS * ${2 * block});
+    weights += offset_weights + (long)block * (TAPS_D * TAPS * WORDS * ${2 * block});
 % if bias:
     bias += offset_bias + group * CHANNELS + channel;
 % endif
@@ -175,7 +180,8 @@ ${term_parameters}\
 <% tile = f"min(next * {strips} + {i}, TILES - 1)" if i else f"next * {strips}" %>\
         const int tile${i} = ${tile}, column${i} = tile${i} % COLUMNS, row${i} = tile${i} / COLUMNS % RESULTS_H;
         const long image${i} = tile${i} / (COLUMNS * RESULTS_H);
-        __global const ushort *in${i} = (__global const ushort *)in + image${i} * READ_IMAGE
+        __global const ushort *in${i} = (__global const ushort *)in
+            + (image${i} / WINDOWS * SLICES + image${i} % WINDOWS * STEP_D) * READ_IMAGE
             + (row${i} * STEP_H * READ_W + column${i} * (RESULTS * STEP_W)) * PIXEL;
 % endfor
 % for _, _, t in places:

@@ -1,13 +1,14 @@
 <%doc>
-Repacks images of 16-bit items as pixels with zeros around them: [images * groups][PACKED_H][PACKED_W]
-[PIXEL], where PIXEL is the channels of a group, filled up with zeros.
+Repacks images of 16-bit items as pixels with zeros around them: [images * slices * groups][PACKED_H]
+[PACKED_W][PIXEL], where PIXEL is the channels of a group, filled up with zeros.
 
 A work-item fills ROWS rows. Planes turn in registers, 16 pixels x 16 channels at a time; pixels are
 counted through rows, of which a small image has short ones. The last pixels and the last channels
 of an image are moved a second time where 16 does not divide them.
 
 sizes               names and values: DEPTH channels of a group, HEIGHT and WIDTH of what is read,
-                    PAD_H and PAD_W zeros before it
+                    PAD_H and PAD_W zeros before it; SLICES of a volume that is read, PAD_D slices of
+                    zeros before it, and PACKED_D in all
 in_pixels           channels of a pixel are neighbours, else pixels of a plane
 depth, pixel        channels of a group that are read, and items of a pixel that are written
 whole               a plane has 16 pixels or more
@@ -37,17 +38,19 @@ void conv_amx_images(
     __global ushort *restrict packed, const long offset_packed)
 {
     const int first = (int)get_global_id(0) * ROWS, last = min(first + ROWS, PACKED_H);
-    const long matrix = get_global_id(1);
-    packed += offset_packed + matrix * (PACKED_H * PACKED_W * PIXEL);
+    const int matrix = get_global_id(1), group = matrix % GROUPS;
+    const int slice = matrix / GROUPS % PACKED_D - PAD_D, rows = slice >= 0 && slice < SLICES ? HEIGHT : 0;
+    const long image = matrix / GROUPS / PACKED_D * SLICES + slice;
+    packed += offset_packed + matrix * (long)(PACKED_H * PACKED_W * PIXEL);
 % if in_pixels:
-    from += offset_from + matrix / GROUPS * (HEIGHT * WIDTH * GROUPS * DEPTH) + matrix % GROUPS * DEPTH;
+    from += offset_from + (image * (HEIGHT * WIDTH * GROUPS) + group) * DEPTH;
 % else:
-    from += offset_from + matrix * (DEPTH * HEIGHT * WIDTH);
+    from += offset_from + (image * GROUPS + group) * (DEPTH * HEIGHT * WIDTH);
 % endif
 
     for (int y = first; y < last; ++y) {
         __global ushort *row = packed + y * (PACKED_W * PIXEL);
-        if (y < PAD_H || y >= PAD_H + HEIGHT) {
+        if (y < PAD_H || y >= PAD_H + rows) {
             clear(row, PACKED_W * PIXEL);
             continue;
         }
@@ -73,7 +76,7 @@ void conv_amx_images(
 % endif
     }
 % if not in_pixels:
-    const int end = (min(last, PAD_H + HEIGHT) - PAD_H) * WIDTH;
+    const int end = (min(last, PAD_H + rows) - PAD_H) * WIDTH;
 % if whole:
 % if depth >= SQUARE:
     for (int start = 0; start < DEPTH; start += ${SQUARE}) {

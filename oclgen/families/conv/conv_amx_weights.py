@@ -17,7 +17,7 @@ from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.flat_positions import WORDS, Positions, positions_of
 from oclgen.families.gemm import gemm_amx
 from oclgen.families.gemm.gemm_amx import REGISTERS
-from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SHAPES, SIDE
+from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS, SIDE
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights
@@ -33,6 +33,8 @@ NAME = "conv_amx_weights"
 
 OUTPUTS, INPUTS = "packed_y", "packed_x"
 """Roles of the workspaces."""
+SHAPES = ((1, 3), (2, 2), (1, 2), (1, 1))
+"""Tiles of output channels and of columns to guess, which leave registers for all operands."""
 WORD_BYTES = 4
 SPAN = 128
 """Words of 16 columns that a work-item packs: 8 KiB, which cost more than its start."""

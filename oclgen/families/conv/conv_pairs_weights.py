@@ -118,7 +118,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y and x, sum over positions, and add planes, if there are."""
     packed, part = _packing(problem, config), strung_windows(problem)
-    sizes = {**sizes_of_rows(part, config), "RESULTS_W": _pairs(part), **_strides(problem)}
+    sizes = {**sizes_of_rows(part, config.split), "RESULTS_W": _pairs(part), **_strides(problem)}
     product = launch_of(NAME, problem, config, packed, sizes, WORDS, gemm_pairs.dot())
     whole = sum_of(problem, config.split).behind(product)
     launches = (_pack_y(problem, packed), _pack_x(problem), *whole.launches)

@@ -148,7 +148,7 @@ def _slices(problem: ConvProblem, limits: Limits, item_c: int, block: int) -> tu
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that pack y, widen x, sum over positions, and sum planes if there are."""
     packed, in_place = _packing(problem, config), _in_place(problem, config)
-    sizes = sizes_of(strung_windows(problem), config)
+    sizes = sizes_of(strung_windows(problem), config.split)
     x = WIDENED if is_widened(problem) else "x"
     product = launch_of(NAME, problem, config, packed, sizes, x, in_place=in_place)
     whole = sum_of(problem, config.split).behind(product)

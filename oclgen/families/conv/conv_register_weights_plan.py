@@ -125,13 +125,18 @@ def pixels_of_y(problem: ConvProblem) -> tuple[dict[str, int], str]:
     return steps, f"{of_image} + matrix % {part.groups} * {part.channels}"
 
 
-def sizes_of(windows: Correlation, config: Sharing) -> dict[str, int]:
-    """Return names and values of the text's sizes."""
+def sizes_of(windows: Correlation, split: int) -> dict[str, int]:
+    """Return names and values of the text's sizes.
+
+    Args:
+        windows: of the gradient.
+        split: planes of slices of rows.
+    """
     rows, cols = windows.rows, windows.cols
     every_row = windows.batch * rows.results
     return {
         "GROUPS": windows.groups, "CHANNELS": windows.channels, "DEPTH": windows.depth,
-        "ROWS": every_row, "ROWS_PER_PLANE": ceil_div(every_row, config.split),
+        "ROWS": every_row, "ROWS_PER_PLANE": ceil_div(every_row, split),
         "RESULTS_H": rows.results, "RESULTS_W": cols.results,
         "READ_H": rows.read, "READ_W": cols.read, "TAPS_H": rows.taps, "TAPS_W": cols.taps,
         "STEP_H": rows.step, "STEP_W": cols.step,

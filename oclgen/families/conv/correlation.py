@@ -74,6 +74,20 @@ class Axis:
         begin, end = -(low // self.step), (self.read - 1 - high) // self.step + 1
         return range(self.results)[max(begin, 0) : max(end, 0)]
 
+    def backwards(self, kernel: int) -> Axis:
+        """Return the axis with taps from the last to the first, as a mirrored kernel stores them.
+
+        Args:
+            kernel: taps of the stored kernel.
+        """
+        last = max(self.taps, 1) - 1
+        return replace(
+            self,
+            tap_step=-self.tap_step,
+            origin=self.origin + last * self.tap_step,
+            kernel_first=kernel - 1 - self.kernel_first - last * self.kernel_step,
+        )
+
     def reach(self, q: int) -> range:
         """Return the taps of result `q` that fall inside what is read; never a gap between."""
         inside = [

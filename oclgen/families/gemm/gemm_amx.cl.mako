@@ -26,6 +26,7 @@ split_k             slices of k; each writes a plane of partial sums, which anot
 edge_rows           the rows of a work-item do not divide those of the product
 edge_n              item_n does not divide n
 edge_k              rows end within a step of 32, which is narrower
+odd                 the last item of a row has no neighbour to make a pair with: vectors add its products
 overwritten         rows behind a row that store over what its last vector stored past n, where rows lie
                     side by side: whole vectors take less time than halves. 0 if there are none
 pack_ahead          steps of k by which rows of columns are asked for that are packed within
@@ -108,7 +109,11 @@ ${common.slice_of_item(split)}
     float turned[${item_m * item_n + 48}] __attribute__((aligned(64)));
 % endif
 % if edge_k:
+% if odd:
+    const int rest = (k_last - k_last % 2 - k_first) % 32, k_whole = k_last - k_last % 2 - rest;
+% else:
     const int rest = (k_last - k_first) % 32, k_whole = k_last - rest;
+% endif
     SET_TILES_OF_TWO(min(${extent}, 16), 64, rest > 0 ? 2 * rest : 64, ${first});
 % else:
     SET_TILES(min(${extent}, 16), 64, ${first}, ${first + 1});
@@ -148,7 +153,7 @@ ${step(first, first + 1)}\
             panel += ${32 * wide};
         }
 % if edge_k:
-        if (k1 > k_whole) {
+        if (${"rest > 0 && " if odd else ""}k1 > k_whole) {
 ${step(first + 2, first + 3)}\
         }
 % endif
@@ -156,6 +161,24 @@ ${each_sum("TILE_STORE")}\
         if (k1 < k_last) {
             continue;
         }
+% if odd:
+        if (k_last % 2) {
+            ushort last[${wide}];
+            for (int x = 0; x < ${wide}; ++x) {
+                last[x] = panel[rest * ${wide} + 2 * x];
+            }
+% for j in range(columns):
+            const float16 last${j} = LOAD16((const elem_t *)last + ${16 * j});
+% endfor
+            for (int x = 0; x < min(${high}, ${extent}); ++x) {
+                const float item = LOAD1((__global const elem_t *)lines + x * (long)ld_${left} + rest);
+                float *row = sums + x * ${wide};
+% for j in range(columns):
+                vstore16(item * last${j} + vload16(${j}, row), ${j}, row);
+% endfor
+            }
+        }
+% endif
 % if swap:
         const int n0 = own;
 % for i, j in winding:

@@ -135,8 +135,6 @@ class Config(BaseConfig):
             return None
         if not lies_along_k(problem, role):
             return f"{role} is not stored along k, and tiles are rows along k; use pack_rows=True"
-        if problem.k % 2:
-            return f"k={problem.k} is odd, the last pair of a row has one item; use pack_rows=True"
         return None
 
     def has_narrow_step(self, problem: GemmProblem) -> bool:
@@ -288,6 +286,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             sliced=config.is_sliced(problem),
             overwritten=config.overwritten(problem),
             edge_k=config.has_narrow_step(problem),
+            odd=not config.pack_rows and problem.k % 2 == 1,
         )
 
     along_m, along_n = ceil_div(problem.m, config.item_m), ceil_div(problem.n, config.item_n)

@@ -46,6 +46,7 @@ def pack_weights(
     depth: int,
     vec: int,
     pairs: bool = False,
+    mirrored: bool = False,
 ) -> Launch:
     """Return the launch that packs weights of any strides, the depths of a tap side by side.
 
@@ -53,21 +54,32 @@ def pack_weights(
 
     Args:
         problem: forward or backward-data.
-        packing: of a matrix [channels, depth * taps] for each group.
+        packing: of a matrix [channels, depth * taps] for each group; taps of slices follow each
+            other.
         channels: of a group's result.
-        depth: channels of a group that are summed over.
+        depth: channels of a group, or of a slice of a volume, that are summed over.
         vec: lanes of a vector, which divide a tile.
         pairs: as `pack_matrices` has it.
+        mirrored: the same.
     """
     forward = problem.direction == "fwd"
     step = f"{channels} * row_step" if forward else f"{depth} * depth_step"
     strided = replace(packing, source=strided_weights(problem))
     steps = dict.fromkeys(LANE_STEPS)
-    return pack_matrices(strided, vec, depth, problem.kernel_w, steps, f"matrix * {step}", pairs)
+    slice_taps = problem.kernel_h * problem.kernel_w if problem.volume else 0
+    return pack_matrices(
+        strided, vec, depth, problem.kernel_w, steps, f"matrix * {step}", pairs, slice_taps,
+        mirrored,
+    )  # fmt: skip
 
 
 def pack_groups(
-    problem: ConvProblem, packing: Packing, channels: int, depth: int, together: int
+    problem: ConvProblem,
+    packing: Packing,
+    channels: int,
+    depth: int,
+    together: int,
+    mirrored: bool,
 ) -> Launch:
     """Return the launch that packs weights of 16 bits as pairs, with zeros between groups.
 
@@ -77,6 +89,7 @@ def pack_groups(
         channels: of a group's result.
         depth: channels of a group that are summed over.
         together: groups that share a matrix.
+        mirrored: as `pack_matrices` has it.
     """
     forward = problem.direction == "fwd"
     words = ceil_div(depth * together, 2)
@@ -94,6 +107,7 @@ def pack_groups(
             taps=taps,
             kernel_w=problem.kernel_w,
             block=packing.tile,
+            mirrored=mirrored,
         )
 
     return Launch(
@@ -114,6 +128,8 @@ def pack_matrices(
     steps: Mapping[str, int | None],
     matrix_at: str,
     pairs: bool = False,
+    slice_taps: int = 0,
+    mirrored: bool = False,
 ) -> Launch:
     """Return the launch that packs matrices [rows, taps, depth] of any strides as lanes.
 
@@ -126,6 +142,9 @@ def pack_matrices(
         matrix_at: text of a matrix's place in the source, by its number `matrix`.
         pairs: words are pairs of depths of 16 bits each, the last of a tap filled up with zero;
             else fp32.
+        slice_taps: taps of a slice of a volume, whose source has two arguments more, see
+            `VOLUME_STRIDES`; 0: there is no volume.
+        mirrored: taps that lie side by side are packed from the last to the first.
     """
     words = ceil_div(depth, 2) if pairs else depth
     taps = packing.k // words
@@ -145,6 +164,8 @@ def pack_matrices(
             strides=steps,
             matrix_at=matrix_at,
             pairs=pairs,
+            slice_taps=slice_taps,
+            mirrored=mirrored,
         )
 
     blocks = packing.tiles * packing.tile // vec

@@ -11,6 +11,7 @@ together            groups of a product
 words               of a row's tap
 taps, kernel_w      taps, and those that lie side by side
 block               rows that lie together
+mirrored            taps that lie side by side are packed from the last to the first
 </%doc>
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void pack_groups(
@@ -21,7 +22,7 @@ void pack_groups(
     const int word = (int)get_global_id(0) % ${words}, tap = (int)get_global_id(0) / ${words};
     const int block = get_global_id(1);
     const int first_group = (int)get_global_id(2) * ${together};
-    from += offset_from + tap / ${kernel_w} * down_step + tap % ${kernel_w} * across_step;
+    from += offset_from + tap / ${kernel_w} * down_step + ${f"({kernel_w - 1} - tap % {kernel_w})" if mirrored else f"tap % {kernel_w}"} * across_step;
     packed += offset_packed + ((get_global_id(2) * get_global_size(1) + block) * ${taps} + tap) * ${words * block} + word * ${block};
 
     for (int j = 0; j < ${block}; ++j) {

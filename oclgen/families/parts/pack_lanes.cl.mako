@@ -9,6 +9,9 @@ tap. Whichever of the two are neighbours in memory is loaded in vectors.
 preamble            storage type of the matrices
 rows, depth         rows of a matrix, and elements of a row's tap
 taps, kernel_w      taps, and those that lie side by side
+slice_taps          taps of a slice of a volume, whose slices lie apart; their channels may be more than w has,
+                    and are zero there; 0: there is no volume
+mirrored            taps that lie side by side are packed from the last to the first
 vec                 vector width
 block               rows that lie together, a multiple of vec
 strides             strides by name, of a row, a depth, and a row and a column of taps; an argument
@@ -26,6 +29,8 @@ transpose           text of the function transpose(rows)
     words, two = (-(-depth // 2), "2 * ") if pairs else (depth, "")
     chunks = -(-words // vec)
     given = [f"const long {name}" for name, step in strides.items() if step is None]
+    if slice_taps:
+        given += ["const long slice_step", "const int slice_depth"]
     word = "uint" if pairs else "float"
     lanes = vector(vec, word)
     # rows of the last vector, where they are neighbours and do not fill it
@@ -37,7 +42,8 @@ transpose           text of the function transpose(rows)
     def loaded_rest(at):
         pieces = [loaded(width, f"{at} + {start}") for start, width in pieces_of(rest, vec)]
         return f"({lanes})({', '.join(pieces + ['0'] * (vec - rest))})"
-    odd = [("2 * (first + i) + 1", str(depth))] if depth % 2 else []
+    own_depth, whole = ("slice_depth", False) if slice_taps else (depth, depth % 2 == 0)
+    odd = [] if whole else [("2 * (first + i) + 1", str(own_depth))]
     has_high = below(*odd)
     row_of_depths = (
         f"as_{vector(vec)}(vload{vec}(0, (__global const uint *)(from + i * row_step)))"
@@ -66,11 +72,17 @@ void pack_lanes(
     const int tap = ${f"at / {chunks}" if taps > 1 else "0"}, first = (at - tap * ${chunks}) * ${vec};
     const int row = (int)get_global_id(1) * ${vec};
     const long matrix = get_global_id(2);
-    const int depths = min(${vec}, ${words} - first), rows = min(${vec}, ${rows} - row);
+    const int ${"all" if slice_taps else "depths"} = min(${vec}, ${words} - first), rows = min(${vec}, ${rows} - row);
     from += offset_from + ${matrix_at} + row * row_step + first * ${two}depth_step
-        + tap / ${kernel_w} * down_step + tap % ${kernel_w} * across_step;
+        + tap ${f"/ {slice_taps} * slice_step + tap % {slice_taps} " if slice_taps else ""}/ ${kernel_w} * down_step + ${f"({kernel_w - 1} - tap % {kernel_w})" if mirrored else f"tap % {kernel_w}"} * across_step;
     const long of_block = matrix * ${-(-rows // block)} + row / ${block};
     packed += offset_packed + ((of_block * ${taps} + tap) * ${words} + first) * ${block} + row % ${block};
+% if slice_taps:
+    const int depths = clamp(${"(slice_depth + 1) / 2" if pairs else "slice_depth"} - first, 0, all);
+    for (int i = depths; i < all; ++i) {
+        ${write_item(vec, f"({lanes})(0)", f"packed[i * {block}]")};
+    }
+% endif
 
     if (row_step == 1 && rows == ${vec}) {
         for (int i = 0; i < depths; ++i) {
@@ -96,7 +108,7 @@ void pack_lanes(
         return;
     }
 % endif
-    if (depth_step == 1 && depths == ${vec}${f" && 2 * (first + {vec}) <= {depth}" if pairs and depth % 2 else ""}) {
+    if (depth_step == 1 && depths == ${vec}${f" && 2 * (first + {vec}) <= {own_depth}" if pairs and not whole else ""}) {
         ${vector(vec)} tile[${vec}];
 #pragma unroll
         for (int i = 0; i < ${vec}; ++i) {
