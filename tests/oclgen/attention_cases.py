@@ -156,9 +156,24 @@ LANES = (
     (BASE, attention_lanes.Config(8, vectors=3, sums=4, tile=12, blocks=2)),
     (FEW, attention_lanes.Config(4, vectors=3, sums=8, tile=16, blocks=2)),
     (replace(HALF, keys=70), attention_lanes.Config(4, vectors=2, sums=12, tile=48, blocks=1)),
+    (replace(BASE, queries=97), attention_lanes.Config(8, vectors=2, sums=8, tile=24, blocks=2)),
 )
 """Each is computed in every direction: blocks of rows of two heads, of one vector or more; keys
-that all rows see, in tiles of which the last is no whole group; queries of two heads in a tile."""
+that all rows see, in tiles of which the last is no whole group; queries of two heads in a tile,
+and of one head where they are many."""
+FOLDED = (
+    (FEW, attention_lanes.Config(8, vectors=1, sums=8, tile=16, fold=2)),
+    (replace(FEW, causal=True), attention_lanes.Config(4, vectors=1, sums=8, tile=24, fold=4)),
+    (
+        replace(BASE, mask=True, dropout=True, dtype="fp16"),
+        attention_lanes.Config(4, vectors=2, sums=5, tile=10, blocks=2, fold=2),
+    ),
+    (
+        replace(FEW, head_dim=20, value_dim=36, window=9),
+        attention_lanes.Config(4, vectors=1, sums=8, tile=128, fold=4),
+    ),
+)
+"""Forward passes with items of a row side by side in a vector."""
 
 XEON = Limits(
     "cpu", 32 * KIB, 4096, (4096,) * 3, 2**32, 2**34, 16, 16, instructions=frozenset(FATAL)

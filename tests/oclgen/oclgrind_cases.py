@@ -40,7 +40,7 @@ from oclgen.variant import Variant
 from search_spaces.space import SPACES, seeds_of, space_of
 from tests import samples
 from tests.oclgen.amx_emulated import tiles_in_c
-from tests.oclgen.attention_cases import LANES, MMAS, SHARED_ROWS, WGMMAS
+from tests.oclgen.attention_cases import FOLDED, LANES, MMAS, SHARED_ROWS, WGMMAS
 from tests.oclgen.attention_emulated import emulate as emulate_attention
 from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.fragments_emulated import emulate as emulate_fragments
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         (heads(replace(SHARED_ROWS[0][0], direction="bwd_kv"), 1, 2, 1), SHARED_ROWS[0][1]),
     ),
     # two work-groups of keys with few queries: each fills its own tile
-    "attention_lanes": ((replace(LANES[5][0], direction="bwd_kv"), LANES[5][1]),),
+    "attention_lanes": ((replace(LANES[5][0], direction="bwd_kv"), LANES[5][1]), FOLDED[1]),
     "packed_lanes": (
         (PackedProblem(1, 9, 512, "fp32", "q4_k"), packed_lanes.Config(2, 4, 2, 1024)),
         (PackedProblem(1, 9, 64, "fp32", "q8_0"), packed_lanes.Config(1, 8, 2, 1024)),

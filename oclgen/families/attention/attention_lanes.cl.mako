@@ -10,13 +10,15 @@ factors, whose vectors hold items: no lane is empty there, and nothing is turned
 tiles       text of attention_lanes_tiles.cl.mako
 kernel      its name
 direction   fwd, bwd_q, bwd_kv or bwd
-vec         lanes of a vector
+vec         rows of a vector of scores
+fold        items of a row that lie side by side in a vector that scores are summed in: few rows then fill it
+wide        its lanes, and those of vectors of items
 vectors     vectors of a block of own rows, at most: blocks are as even as can be
 sums        other rows whose scores are in registers at once, for a block
 rows_at_once  rows of results whose sums are there, and of the last ones
 tile        other rows in local memory: a multiple of sums
 blocks      blocks of a work-item, which share the tiles
-copied      names of the other rows whose tiles are copied to local memory, as fp32; else they are read as they lie
+place       where other rows are read: local, where tiles of them are copied to as fp32, or global, as they lie
 dim, dim_v  items of a row of q and k, and of v
 pitch_of    the same in whole vectors
 seen        which keys a query sees: see `Seen`
@@ -47,7 +49,7 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
     pitches = {other: pitch_of[size] for other, size in others}
     def at(other, row, item="0"):
         """The address of an item of another row, and what is between rows."""
-        if other in copied:
+        if place == "local":
             return f"(__local const float *)tile_{other} + {row} * {pitches[other]} + {item}, {pitches[other]}"
         head = f"head * {other}_head + " if by_keys else ""
         return f"{other} + {head}(other0 + {row}) * {other}_row + {item}, {other}_row"
@@ -55,18 +57,9 @@ the gradients of queries is a product of slopes with the keys as they lie, and i
     def tensor(name, const="const "):
         return (f"__global {const}elem_t *restrict {name}, const long {name}_start, "
                 f"const long {name}_batch, const long {name}_head, const long {name}_row,")
-    def tile_of(name, size):
-        return f"__local {vf} {name}[{size}] __attribute__((aligned({4 * vec})))"
+    def tile_of(name, size, lanes=vec):
+        return f"__local float{lanes} {name}[{size}] __attribute__((aligned({4 * lanes})))"
 %>\
-<%def name="some_rows(left, name, arguments, row)">\
-                if (${left} > ${rows_at_once[1]}) {
-                    ${name}${rows_at_once[0]}(${arguments});
-                    ${row} += ${rows_at_once[0]};
-                } else {
-                    ${name}${rows_at_once[1]}(${arguments});
-                    ${row} += ${rows_at_once[1]};
-                }
-</%def>\
 ${tiles}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel}(
@@ -97,14 +90,14 @@ void ${kernel}(
 % endif
 {
 % for name, _, size in own:
-    ${tile_of(f"own_{name}", blocks * size * vectors)};
+    ${tile_of(f"own_{name}", blocks * size * vectors // fold, wide)};
 % endfor
 % for name, _, _, size in results:
-    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size])};
+    ${tile_of(f"sum_{name}", blocks * vectors * pitch_of[size] // fold, wide)};
 % endfor
 % for name, size in others:
-% if name in copied:
-    ${tile_of(f"tile_{name}", tile * pitches[name] // vec)};
+% if place == "local":
+    ${tile_of(f"tile_{name}", tile * pitches[name] // wide, wide)};
 % endif
 % endfor
     ${tile_of("p", tile * vectors)};
@@ -180,17 +173,17 @@ void ${kernel}(
             rows_of_${name}[lane] = own_head[r] * ${name}_head + own_query[r] * ${name}_row;
 % endfor
 % if not is_forward:
-            ((float *)own_lse)[r] = lse[row];
+            ((float *)own_lse)[r] = lse[row] * LOG2_E;
             ((float *)own_delta)[r] = delta[row];
 % endif
 % endif
         }
 % for name, _, size in own:
-        turn_in(own_${name} + place * ${size}, ${name}, rows_of_${name}, ${size}, ${"scale" if name == pairs[0][0] else "1.0f"});
+        turn_in(own_${name} + place * ${size // fold}, ${name}, rows_of_${name}, ${size}, ${"scale * LOG2_E" if name == pairs[0][0] else "1.0f"});
 % endfor
     }
 % for name, _, _, size in results:
-    for (int i = 0; i < filled * ${pitch_of[size]}; ++i) {
+    for (int i = 0; i < filled * ${pitch_of[size] // fold}; ++i) {
         sum_${name}[i] = 0.0f;
     }
 % endfor
@@ -236,7 +229,7 @@ void ${kernel}(
         }
 % else:
 % for name, size in others:
-% if name in copied:
+% if place == "local":
         load_tile(tile_${name}, ${name} + ${f"head * {name}_head + " if by_keys else ""}other0 * ${name}_row, ${name}_row, count, all, ${size});
 % endif
 % endfor
@@ -252,8 +245,11 @@ void ${kernel}(
 % endif
 % for (name, other, size), to in zip(own, ("p", "ds")):
             for (int m = 0; m < count; m += ${sums}) {
-<% call = f"(width, {to} + m * {vectors}, {at(other, 'm')}, count - m, own_{name} + begin * {size}, {size}{', highest' if is_plain else ''})" %>\
-                scores_${"local" if other in copied else "global"}${call};
+                scores(width, ${to} + m * ${vectors}, ${at(other, 'm')}, count - m, own_${name} + begin * ${size // fold}, ${size}${', highest' if is_plain else ''}
+% if is_forward and place == "global":
+                    , block ? 0 : v + (other0 + m) * v_row, v_row  // the first block asks for the values
+% endif
+                );
             }
 % endfor
 % if is_forward:
@@ -292,7 +288,7 @@ void ${kernel}(
                 for (int m = 0; m < count; ++m) {
                     ${vf} value = p[m * ${vectors} + v];
 % if masked:
-                    value += mask_of(mask + (other0 + m) * mask_column, places);
+                    value += mask_of(mask + (other0 + m) * mask_column, places) * LOG2_E;
 % endif
 % if seen.is_limited:
                     const ${vi} key = other0 + m;
@@ -304,11 +300,11 @@ void ${kernel}(
 % endif
                 // where all is masked, shift by nothing: exp(-inf) is 0 and stays 0
                 const ${vf} shift = select(most, (${vf})(0.0f), most == -INFINITY);
-                shrink[v] = power(top[place] - shift);
+                shrink[v] = power_of_two(top[place] - shift);
                 top[place] = most;
                 ${vf} added = 0.0f;
                 for (int m = 0; m < count; ++m) {
-                    ${vf} probability = power(p[m * ${vectors} + v] - shift);
+                    ${vf} probability = power_of_two(p[m * ${vectors} + v] - shift);
                     added += probability;
 % if philox:
                     probability *= kept(seed, counters, query, (${vi})(other0 + m), keys, chance);
@@ -322,18 +318,18 @@ void ${kernel}(
                     ${vf} value = p[at];
 % if by_keys:
                     const ${vi} query = other0 + m;
-                    const ${vf} ends = lse[head * queries + other0 + m], mean = delta[head * queries + other0 + m];
+                    const ${vf} ends = lse[head * queries + other0 + m] * LOG2_E, mean = delta[head * queries + other0 + m];
 % else:
                     const ${vi} key = other0 + m;
                     const ${vf} ends = own_lse[place], mean = own_delta[place];
 % endif
 % if masked:
-                    value += mask_of(mask + (other0 + m) * ${"mask_row" if by_keys else "mask_column"}, places);
+                    value += mask_of(mask + (other0 + m) * ${"mask_row" if by_keys else "mask_column"}, places) * LOG2_E;
 % endif
 % if seen.is_limited:
                     value = select((${vf})(-INFINITY), value, (key >= ${seen.first_key("query")}) & (key < ${seen.last_key("query")}));
 % endif
-                    const ${vf} probability = power(value - ends);
+                    const ${vf} probability = power_of_two(value - ends);
 % if philox:
                     const ${vf} factor = kept(seed, counters, query, key, keys, chance);
                     ds[at] = probability * (ds[at] * factor - mean);
@@ -347,20 +343,16 @@ void ${kernel}(
             }
             const int own_rows = min(width * ${vec}, rows - row0 - begin * ${vec});
 % for name, other, factors, size in results:
-            for (int row = 0; row < own_rows;) {
-                __local float *to = (__local float *)sum_${name} + (begin * ${vec} + row) * ${pitch_of[size]};
-${some_rows("own_rows - row", f"add_{size}_", f"to, (__local const float *){factors} + row, {at(other, '0')}, count" + (", (const float *)shrink + row" if is_forward else ""), "row")}\
-            }
+            add_${size}((__local float *)sum_${name} + begin * ${vec * pitch_of[size]}, ${pitch_of[size]}, own_rows,
+                (__local const float *)${factors}, ${at(other, '0')}, count${", (const float *)shrink" if is_forward else ""});
 % endfor
 % if is_whole:
             // rows of the tile behind its last one have no slopes
             for (int m = count * ${vectors}; m < all * ${vectors}; ++m) {
                 ds[m] = 0.0f;
             }
-            for (int m = 0; m < count;) {
-                __global float *to = sums + (head * (long)(queries + ${sums}) + other0 + m) * ${pitch};
-${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {vectors}), (__local const float *)rows_k + begin * {vec * pitch}, {pitch}, own_rows", "m")}\
-            }
+            add_queries(sums + (head * (long)(queries + ${sums}) + other0) * ${pitch}, ${pitch}, count,
+                (__local const float *)ds, (__local const float *)rows_k + begin * ${vec * pitch}, ${pitch}, own_rows);
 % endif
         }
     }
@@ -372,7 +364,7 @@ ${some_rows("count - m", "add_queries", f"to, (__local const float *)(ds + m * {
         const ${vf} whole = sum[place];
         sum[place] = select(1.0f / whole, (${vf})(0.0f), whole == 0.0f);
         // +inf where all is masked: the backward pass then finds probabilities of 0
-        top[place] = select(top[place] + log(whole), (${vf})(INFINITY), whole == 0.0f);
+        top[place] = select(top[place] / LOG2_E + log(whole), (${vf})(INFINITY), whole == 0.0f);
     }
 % endif
     for (int r = 0; r < own_rows; ++r) {

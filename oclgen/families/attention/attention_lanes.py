@@ -20,7 +20,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Range, Tile, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
-from oclgen.problem import AttentionProblem, Problem
+from oclgen.problem import DTYPES, AttentionProblem, Problem
 from oclgen.render import dtype_preamble, render
 
 NAME = "attention_lanes"
@@ -30,12 +30,16 @@ KERNELS = {
     "bwd_kv": "attention_lanes_grad_kv",
     "bwd": "attention_lanes_grad",
 }
-ADDED = {"fwd": ("v",), "bwd_q": ("k",), "bwd_kv": ("q", "grad"), "bwd": ("q", "grad")}
-"""The other rows that results are sums of. Others are multiplied once for each block."""
 ITEMS_PER_UNIT = 4
 """Work-items that a core wants before more rows of one share what it reads."""
 WIDTHS = (4, 8, 16)
 """Lanes of a vector."""
+FOLDS = (1, 2, 4)
+"""Items of a row side by side in a vector."""
+LONG_ROW = 64
+"""Items of a row from which powers take little of the time."""
+FEW_QUERIES = 96
+"""Queries below which the last tile of a head would often be short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,12 @@ class Config(BaseConfig):
     sums: Annotated[int, Range(1, 24)]
     tile: Tile
     blocks: Annotated[int, Range(1, 8)] = 1
+    fold: Annotated[int, Range(1, 4)] = 1
+
+    @property
+    def wide(self) -> int:
+        """Lanes of a vector of items, and of one that scores are summed in."""
+        return self.vec * self.fold
 
     @property
     def height(self) -> int:
@@ -70,12 +80,12 @@ class Config(BaseConfig):
         """Return the bytes of local memory that a kernel declares."""
         dim, dim_v = problem.head_dim, problem.value_dim
         own = dim + dim_v if problem.is_gradient else dim
-        pitch = round_up(dim, self.vec)
-        pitches = {name: round_up(size, self.vec) for name, size in _others(problem).items()}
-        others = sum(pitches[name] for name in copied(problem))
+        pitch = round_up(dim, self.wide)
+        pitches = {name: round_up(size, self.wide) for name, size in _others(problem).items()}
+        others = sum(pitches.values()) if copies(problem) else 0
         scores = self.height * (2 if problem.is_gradient else 1)
         as_they_lie = pitch if problem.direction == "bwd" else 0
-        results = sum(round_up(size, self.vec) for size in _results(problem))
+        results = sum(round_up(size, self.wide) for size in _results(problem))
         blocks = self.blocks * self.height * (own + results + as_they_lie)
         return FLOAT_BYTES * (blocks + self.tile * (others + scores))
 
@@ -85,6 +95,12 @@ class Config(BaseConfig):
             return f"vec={self.vec} must be of {WIDTHS}"
         if self.tile % self.sums:
             return f"tile={self.tile} must be a multiple of sums={self.sums}"
+        if self.fold == 1:
+            return None
+        if self.fold not in FOLDS or self.wide not in WIDTHS:
+            return f"fold={self.fold} must be of {FOLDS}, and vec={self.vec} times it of {WIDTHS}"
+        if problem.direction != "fwd" or problem.head_dim % self.fold:
+            return f"fold={self.fold}: only for forward passes whose head_dim is a multiple of it"
         return None
 
     def needs(self, problem: AttentionProblem) -> Needs:
@@ -104,13 +120,20 @@ def serves(problem: Problem) -> TypeGuard[AttentionProblem]:
     return parts.has_short_rows(problem)
 
 
-def copied(problem: AttentionProblem) -> tuple[str, ...]:
-    """Return the other rows whose tiles are copied to local memory, as fp32.
+def copies(problem: AttentionProblem) -> bool:
+    """Say whether tiles of other rows are copied to local memory, as fp32.
 
-    Rows that lie far apart share few lines of a cache, so what is read again and again is copied.
-    What is read once for each block is not, unless it has to be converted.
+    Rows of fp32 are read as they lie: a processor is asked for them early enough. Items of 16 bits
+    would be converted for each block, and rows of several heads do not lie in a line.
     """
-    return ADDED[problem.direction] if problem.dtype == "fp32" else tuple(_others(problem))
+    return problem.dtype != "fp32" or joins(problem)
+
+
+def joins(problem: AttentionProblem) -> bool:
+    """Say whether a tile goes on from the queries of one head to the next that shares k and v."""
+    are_few = problem.queries < FEW_QUERIES or "queries" in problem.free
+    counts_all = _sees_all(problem) and not problem.dropout
+    return _by_keys(problem) and counts_all and problem.shared_by > 1 and are_few
 
 
 def rows_of(problem: AttentionProblem) -> int:
@@ -132,12 +155,16 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     if limits.kind != "cpu":
         return []
     vec = max(4, min(16, limits.native_float_width))
-    if rows_of(problem) <= vec:
+    # vectors of sums that registers hold, beside what is multiplied
+    most = 24 if limits.has_32_vectors else 12
+    one = _side_by_side(problem, vec, most)
+    if one is None and rows_of(problem) <= vec:
         one = Config(vec, vectors=1, sums=12, tile=48)
-    else:  # as many sums as registers hold, beside a vector of each row and a number for all
-        one = Config(vec, vectors=3, sums=8 if limits.has_32_vectors else 4, tile=64)
-    # blocks that share tiles read them less often; rows of a mask see different ones
-    blocks = (1,) if parts.seen(problem).is_limited else (4, 2, 1)
+    one = one or Config(vec, vectors=3, sums=most // 3, tile=64)
+    # blocks that share a tile bring it to a cache once; rows of a mask see different ones,
+    # and five products for a row that is not copied take longer than to read it again
+    alone = parts.seen(problem).is_limited or (problem.direction == "bwd" and not copies(problem))
+    blocks = (1,) if alone else (4, 2, 1)
     heads = problem.batch * problem.kv_heads
     shares = [
         replace(one, blocks=n)
@@ -147,8 +174,25 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
         or heads * _work_items(problem, n * one.height) >= ITEMS_PER_UNIT * limits.compute_units
     ]
     short = replace(one, tile=one.sums)  # for long rows and little local memory
-    least = replace(short, vec=4, vectors=1)
+    least = replace(short, vec=4, vectors=1, fold=1)
     return [*shares, short, least]
+
+
+def _side_by_side(problem: AttentionProblem, lanes: int, most: int) -> Config | None:
+    """Return the guess for few rows, whose items then fill vectors, or None where there is none.
+
+    Powers are then taken of narrow vectors. Long rows of fp32 make up for it with up to three of
+    them, others with one.
+    """
+    rows, vec = rows_of(problem), min(WIDTHS)
+    is_long = problem.dtype == "fp32" and problem.head_dim >= LONG_ROW
+    if rows > (3 * vec if is_long else vec):
+        vec = min((width for width in WIDTHS if rows <= width <= lanes), default=lanes)
+    fold = lanes // vec
+    if problem.direction != "fwd" or fold == 1 or problem.head_dim % fold:
+        return None
+    vectors = ceil_div(rows, vec)
+    return Config(vec, vectors, sums=min(8, most // vectors), tile=96, fold=fold)
 
 
 def _work_items(problem: AttentionProblem, rows: int) -> int:
@@ -176,30 +220,30 @@ def _workspaces(problem: AttentionProblem, config: Config) -> tuple[tuple[str, i
     if problem.direction != "bwd":
         return ()
     rows = problem.batch * problem.heads * (problem.queries + config.sums)
-    return (("sums", FLOAT_BYTES * rows * round_up(problem.head_dim, config.vec)),)
+    return (("sums", FLOAT_BYTES * rows * round_up(problem.head_dim, config.wide)),)
 
 
 def _text(problem: AttentionProblem, config: Config) -> str:
     is_plain = not problem.is_gradient and _sees_all(problem)
     shared = asdict(config) | {
+        "wide": config.wide,
         "rows_at_once": config.rows_at_once,
         "dim": problem.head_dim,
+        "dim_v": problem.value_dim,
         "direction": problem.direction,
         "masked": problem.mask,
         "is_plain": is_plain,
-        "copied": copied(problem),
+        "place": "local" if copies(problem) else "global",
     }
-    others = tuple(_others(problem))
-    multiplied = others if problem.is_gradient else others[:1]
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
         parts_of={
-            size: _shares(ceil_div(size, config.vec), config.columns) for size in _results(problem)
+            size: _shares(ceil_div(size, config.wide), config.columns) for size in _results(problem)
         },
-        multiplied=["local" if name in copied(problem) else "global" for name in multiplied],
-        load_part=parts.load_part(config.vec),
-        power=parts.power(config.vec),
+        line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
+        load_part=parts.load_part(config.wide),
+        power=parts.power_of_two(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,
     )
@@ -207,10 +251,9 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         NAME,
         tiles=tiles,
         kernel=KERNELS[problem.direction],
-        dim_v=problem.value_dim,
-        pitch_of={dim: round_up(dim, config.vec) for dim in (problem.head_dim, problem.value_dim)},
+        pitch_of={dim: round_up(dim, config.wide) for dim in (problem.head_dim, problem.value_dim)},
         seen=parts.seen(problem),
-        joined=_by_keys(problem) and _sees_all(problem) and not problem.dropout,
+        joined=joins(problem),
         philox=problem.dropout,
         **shared,
     )

@@ -2,56 +2,86 @@
 What the kernels of attention_lanes are made of: rows turned, tiles, products, masks and dropout.
 
 preamble    typedef of elem_t and the macros LOADn and STOREn
-direction, vec, vectors, sums, masked   as in attention_lanes
+direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
-power       text of attention_power.cl.mako
-dim         items of a row of q and k
+power       text of attention_power_of_two.cl.mako
+dim, dim_v  items of a row of q and k, and of v
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
 parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
-copied      names of the other rows that are copied to local memory
-multiplied  where scores find other rows: local or global, for each product
+place       where other rows are: local, where they are copied to as fp32, or global
+line_items  items of a line of a cache
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
-    vf, vi = f"float{vec}", f"int{vec}"
+    vf, vi, wf = f"float{vec}", f"int{vec}", f"float{wide}"
     lanes = ", ".join(map(str, range(vec)))
     is_forward, height = direction == "fwd", vec * vectors
     def others(place):
         kind = "__local const float" if place == "local" else "__global const elem_t"
         return f"{kind} *other, const {'int' if place == 'local' else 'long'} pitch, const int count"
-    def item(place, row, column):
-        return f"other[{row} * pitch + {column}]" if place == "local" else f"LOAD1(other + {row} * pitch + {column})"
     highest = f", {vf} *most" if is_plain else ""
+    def item(m):
+        """Some items of a row, for all own rows."""
+        start = f"row{m} + i" if place == "global" else f"other + {m} * pitch + i"
+        load = f"LOAD{fold}({start})" if place == "global" else f"vload{fold}(0, {start})"
+        if fold > 1:
+            return f"{load}.s{'0123'[:fold] * vec}"
+        return load if place == "global" else f"*({start})"
+    line_end = f"line + {line_items}"
+    if dim % line_items or dim_v % line_items:
+        line_end = f"min({line_end}, size)"
+    later = ", __global const elem_t *later, const long later_pitch" if is_forward and place == "global" else ""
 %>\
-<%def name="add_rows(name, to, rows, parts, step, row_step, shrinks)">\
-<% columns = sum(width for _, width in parts) %>\
+<%def name="add_rows(name, to, place, rows, width, step, row_step, shrinks)">\
 
 // sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
-void ${name}(__${to} float *sums, __local const float *factors, ${others("local")}${", const float *shrink" if shrinks else ""})
+void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
+{
+% for m in range(rows):
+% for c in range(width):
+    ${wf} sum${m}_${c} = vload${wide}(${c}, sums + ${m} * sum_pitch)${f" * shrink[{m}]" if shrinks else ""};
+% endfor
+% endfor
+    for (int row = 0; row < count; ++row) {
+% for c in range(width):
+        const ${wf} items${c} = vload${wide}(${c}, other + row * pitch);
+% endfor
+% for m in range(rows):
+        const float factor${m} = factors[${step} + ${m}${row_step}];
+% for c in range(width):
+        sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
+% endfor
+% endfor
+    }
+% for m in range(rows):
+% for c in range(width):
+    vstore${wide}(sum${m}_${c}, ${c}, sums + ${m} * sum_pitch);
+% endfor
+% endfor
+}
+</%def>\
+<%def name="add_all(name, to, place, parts, step, row_step, shrinks)">\
+% for width in dict.fromkeys(width for _, width in parts):
+% for rows in dict.fromkeys(rows_at_once):
+${add_rows(name, to, place, rows, width, step, row_step, shrinks)}\
+% endfor
+% endfor
+
+// the same for any number of rows. All of them take a few vectors of items first, which stay in the first cache
+void ${name}(
+    __${to} float *sums, const int sum_pitch, const int rows, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
 {
 % for first, width in parts:
-    {
-% for m in range(rows):
-% for c in range(width):
-        ${vf} sum${m}_${c} = vload${vec}(${m * columns + first + c}, sums)${f" * shrink[{m}]" if shrinks else ""};
-% endfor
-% endfor
-        for (int row = 0; row < count; ++row) {
-% for c in range(width):
-            const ${vf} items${c} = vload${vec}(${first + c}, other + row * pitch);
-% endfor
-% for m in range(rows):
-            const float factor${m} = factors[${step} + ${m}${row_step}];
-% for c in range(width):
-            sum${m}_${c} = factor${m} * items${c} + sum${m}_${c};
-% endfor
-% endfor
+    for (int row = 0; row < rows;) {
+        __${to} float *to = sums + row * sum_pitch + ${first * wide};
+<% call = f"(to, sum_pitch, factors + row{row_step}, other + {first * wide}, pitch, count{', shrink + row' if shrinks else ''})" %>\
+        if (rows - row > ${rows_at_once[1]}) {
+            ${name}_${rows_at_once[0]}_${width}${call};
+            row += ${rows_at_once[0]};
+        } else {
+            ${name}_${rows_at_once[1]}_${width}${call};
+            row += ${rows_at_once[1]};
         }
-% for m in range(rows):
-% for c in range(width):
-        vstore${vec}(sum${m}_${c}, ${m * columns + first + c}, sums);
-% endfor
-% endfor
     }
 % endfor
 }
@@ -64,10 +94,16 @@ void ${name}(__${to} float *sums, __local const float *factors, ${others("local"
     }
 </%def>\
 ${preamble}
+// scores are powers of 2
+#define LOG2_E 1.44269504f
 #define LANES ((${vi})(${lanes}))
+// a row's number, of the sums of its items that lie side by side
+#define FOLD2(v) ((v).even + (v).odd)
+#define FOLD(v) ${{1: "(v)", 2: "FOLD2(v)", 4: "FOLD2(FOLD2(v))"}[fold]}
 
 ${load_part}
 ${power}
+% if fold == 1:
 <%
     def picked(picks):
         """Places of two vectors, those of the second counted on from the first's: some of each 16 bytes of both."""
@@ -110,11 +146,17 @@ void turn(${vf} *part)
 % endif
 % endfor
 }
+% endif
 
+% if fold == 1:
 // item i of ${vec} rows of `size`, times a factor, becomes vector i
-void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
+% else:
+// ${fold} items of a row lie side by side in a vector, those of ${vec} rows one after the other
+% endif
+void turn_in(__local ${wf} *to, __global const elem_t *from, const long *rows, const int size, const float factor)
 {
     int c = 0;
+% if fold == 1:
     for (; c + ${vec} <= size; c += ${vec}) {
         ${vf} part[${vec}];
 % for lane in range(vec):
@@ -125,40 +167,47 @@ void turn_in(__local ${vf} *to, __global const elem_t *from, const long *rows, c
         to[c + ${lane}] = part[${lane}];
 % endfor
     }
-    for (; c < size; ++c) {
+% endif
+    for (; c < size; c += ${fold}) {
         for (int lane = 0; lane < ${vec}; ++lane) {
+% if fold == 1:
             ((__local float *)(to + c))[lane] = LOAD1(from + rows[lane] + c) * factor;
+% else:
+            vstore${fold}(LOAD${fold}(from + rows[lane] + c) * factor, c / ${fold} * ${vec} + lane, (__local float *)to);
+% endif
         }
     }
 }
 
-% if copied or direction == "bwd":
-void load_row(__local ${vf} *to, __global const elem_t *row, const int size)
+% if place == "local" or direction == "bwd":
+void load_row(__local ${wf} *to, __global const elem_t *row, const int size)
 {
-    for (int c = 0; c < size; c += ${vec}) {
+    for (int c = 0; c < size; c += ${wide}) {
         *to++ = load_part(row + c, size - c);
     }
 }
 
 // `all` rows, of which those past `count` are the last one again
 void load_tile(
-    __local ${vf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
+    __local ${wf} *tile, __global const elem_t *rows, const long pitch, const int count, const int all, const int size)
 {
     for (int row = 0; row < all; ++row) {
-        load_row(tile + row * ((size + ${vec - 1}) / ${vec}), rows + min(row, count - 1) * pitch, size);
+        load_row(tile + row * ((size + ${wide - 1}) / ${wide}), rows + min(row, count - 1) * pitch, size);
     }
 }
 % endif
 
-% for place in sorted(set(multiplied)):
 % for width in range(1, vectors + 1):
 // to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own
 // rows, of `size` items each
 % if is_plain:
 // most[vector] = the highest of them, and of itself
 % endif
-void scores_${place}${width}(
-    __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
+% if place == "global":
+// Asks for the rows of the next call${", and for those of `later` if it is not 0" if is_forward else ""}.
+% endif
+void scores${width}(
+    __local ${vf} *to, ${others(place)}, __local const ${wf} *own, const int size${highest}${later})
 {
 % if place == "global":
 % for m in range(sums):
@@ -166,27 +215,45 @@ void scores_${place}${width}(
 % endfor
 % endif
 % for m in range(sums):
-    ${vf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
+    ${wf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
-    for (int i = 0; i < size; ++i) {
+% if place == "global":
+    for (int line = 0; line < size; line += ${line_items}) {
+% for m in range(sums):
+    __builtin_prefetch(row${m} + ${sums} * pitch + line, 0, 3);
+% endfor
+% if is_forward:
+    if (later) {
+% for m in range(sums):
+        __builtin_prefetch(later + ${m} * later_pitch + line, 0, 2);
+% endfor
+    }
+% endif
+    for (int i = line; i < ${line_end}; i += ${fold}) {
+% else:
+    for (int i = 0; i < size; i += ${fold}) {
+% endif
 % for v in range(width):
-        const ${vf} own${v} = own[i${f" + {v} * size" if v else ""}];
+        const ${wf} own${v} = own[${"i" if fold == 1 else f"(i + {v} * size) / {fold}"}${f" + {v} * size" if v and fold == 1 else ""}];
 % endfor
 % for m in range(sums):
-        const float other${m} = ${item(place, m, "i") if place == "local" else f"LOAD1(row{m} + i)"};
+        const ${"float" if fold == 1 else wf} other${m} = ${item(m)};
 % for v in range(width):
         sum${m}_${v} = other${m} * own${v} + sum${m}_${v};
 % endfor
 % endfor
     }
+% if place == "global":
+    }
+% endif
 % for v in range(width):
 % if is_plain:
     ${vf} most${v} = most[${v}];
 % endif
 % for m in range(sums):
-    to[${m * vectors + v}] = sum${m}_${v};
+    to[${m * vectors + v}] = FOLD(sum${m}_${v});
 % if is_plain:
-    most${v} = select(most${v}, sum${m}_${v}, sum${m}_${v} > most${v});  // one instruction, which fmax is not
+    most${v} = select(most${v}, to[${m * vectors + v}], to[${m * vectors + v}] > most${v});  // one instruction, which fmax is not
 % endif
 % endfor
 % if is_plain:
@@ -196,29 +263,23 @@ void scores_${place}${width}(
 }
 
 % endfor
-void scores_${place}(const int width, __local ${vf} *to, ${others(place)}, __local const ${vf} *own, const int size${highest})
+void scores(const int width, __local ${vf} *to, ${others(place)}, __local const ${wf} *own, const int size${highest}${later})
 {
-${by_width(f"scores_{place}", f"to, other, pitch, count, own, size{', most' if is_plain else ''}")}\
+${by_width("scores", f"to, other, pitch, count, own, size{', most' if is_plain else ''}{', later, later_pitch' if later else ''}")}\
 }
-
-% endfor
 % for size, parts in parts_of.items():
-% for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_{size}_{rows}", "local", rows, parts, f"row * {height}", "", is_forward)}\
-% endfor
+${add_all(f"add_{size}", "local", place, parts, f"row * {height}", "", is_forward)}\
 % endfor
 % if direction == "bwd":
-% for rows in dict.fromkeys(rows_at_once):
-${add_rows(f"add_queries{rows}", "global", rows, parts_of[dim], "row", f" * {height}", False)}\
-% endfor
+${add_all("add_queries", "global", "local", parts_of[dim], "row", f" * {height}", False)}\
 % endif
-% for name, place in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
+% for name, space in (("store_row", "local"), *([("store_sums", "global")] if direction == "bwd" else [])):
 
-void ${name}(__global elem_t *row, __${place} const float *from, const int size, const float factor)
+void ${name}(__global elem_t *row, __${space} const float *from, const int size, const float factor)
 {
     int c = 0;
-    for (; c + ${vec} <= size; c += ${vec}) {
-        STORE${vec}(vload${vec}(0, from + c) * factor, row + c);
+    for (; c + ${wide} <= size; c += ${wide}) {
+        STORE${wide}(vload${wide}(0, from + c) * factor, row + c);
     }
     for (; c < size; ++c) {
         STORE1(from[c] * factor, row + c);

@@ -11,6 +11,8 @@ from oclgen.render import render
 
 LARGEST_DIM = 256
 """The largest head_dim and value_dim: a row must fit into registers and local memory."""
+LINE_BYTES = 64
+"""Bytes of a line of a processor's caches."""
 CHANCE = 0.75
 """The part of the probabilities that dropout keeps unless the scalar `chance` is replaced."""
 STRIDED = {
@@ -111,13 +113,8 @@ def load_part(vec: int) -> str:
     return render("attention_load_part", vec=vec)
 
 
-def power(vec: int) -> str:
-    """Return the text of e^x of `vec` scores, which no call interrupts."""
-    return render("attention_power", vec=vec)
-
-
 def power_of_two(vec: int) -> str:
-    """Return the text of 2^x of `vec` scores."""
+    """Return the text of 2^x of `vec` scores, which no call interrupts."""
     return render("attention_power_of_two", vec=vec)
 
 

@@ -1,5 +1,5 @@
 <%doc>
-2^x of a vector, inline: cheaper than `power`, whose logarithm a caller folds into a factor.
+2^x of a vector, inline: a loop over scores calls no function. A caller folds the logarithm of e into a factor.
 
 vec         its lanes
 </%doc>

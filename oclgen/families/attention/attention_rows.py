@@ -24,6 +24,9 @@ WIDTHS = (4, 8, 16)
 """Lanes of a vector, and keys whose scores are one."""
 MOST_ROWS = 16
 """Rows of a head of k and v beyond which turning the keys once pays."""
+MOST_GUESSED = {"fp32": 2, "fp16": 4, "bf16": 4}
+"""Rows of a head of k and v beyond which attention_lanes is guessed, if heads keep all cores busy.
+It converts 16 bits first."""
 MOST_AT_ONCE = 4
 """Rows of a work-item that are guessed, if work-items are many. 3 rows of 300 keys take 0.7 of the
 time of 2 and 1, and 4 rows 0.75 of that of 2 and 2, though of 128 items some leave registers."""
@@ -31,7 +34,6 @@ AHEAD = 32
 """Keys asked for ahead: 2048 keys of 32 heads, one query, bf16, take 2.2 ms in place of 2.9 on a
 core whose memory others use, too; 16 and 64 keys are as good, the first cache in place of the
 second is worse."""
-LINE_BYTES = 64
 GROUPS_PER_UNIT = 4
 """Work-items that a core wants before rows share what they read."""
 
@@ -94,8 +96,8 @@ def guesses(problem: AttentionProblem, limits: Limits) -> list[Config]:
     all_rows, rows = problem.queries * problem.shared_by, 1
     if problem.direction == "fwd":
         heads = problem.batch * problem.kv_heads
-        if 2 * all_rows > wide and heads >= limits.compute_units:
-            return []  # attention_lanes, which fills half of its lanes, is 1.3 to 2.8 times as fast
+        if all_rows > MOST_GUESSED[problem.dtype] and heads >= limits.compute_units:
+            return []  # attention_lanes is 1.2 to 2.8 times as fast
         wanted = ceil_div(GROUPS_PER_UNIT * limits.compute_units, heads)  # work-items of a head
         shares = max(min(wanted, all_rows), ceil_div(all_rows, MOST_AT_ONCE))
         rows = ceil_div(all_rows, shares)
@@ -125,7 +127,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         rows=config.rows,
         vec=config.vec,
         ahead=config.ahead,
-        line_items=LINE_BYTES // DTYPES[problem.dtype],
+        line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         dim=problem.head_dim,
         dim_v=problem.value_dim,
         seen=parts.seen(problem),
