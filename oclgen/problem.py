@@ -261,10 +261,8 @@ class ConvProblem:
         """The problem of one tap along the depth of a volume; itself if there is no volume."""
         if self.volume is None:
             return self
-        channels = self.buffer_channels(self.read) // self.volume.taps
-        if self.read == "x":
-            return replace(self, volume=None, in_channels=channels)
-        return replace(self, volume=None, out_channels=channels)
+        name = "in_channels" if self.read == "x" else "out_channels"
+        return replace(self, volume=None, **{name: getattr(self, name) // self.volume.taps})
 
     def buffer_channels(self, role: str) -> int:
         """Return the channels of x or y as the problem counts them."""

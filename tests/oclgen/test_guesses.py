@@ -11,22 +11,16 @@ from typing import Any
 
 import pytest
 
-from oclgen.attention_problem import ATTENTION_DIRECTIONS
+from oclgen.attention_problem import ATTENTION_DIRECTIONS, AttentionProblem
 from oclgen.families import FAMILIES, default_of, preferred, suitable_configs, valid_configs
 from oclgen.families.conv.conv_register_plan import Piece, _runs, pieces
 from oclgen.families.conv.correlation import Axis, Run
 from oclgen.families.parts.blocking import best_split, fill, none_empty
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.probe import FATAL
+from oclgen.packed_problem import PackedProblem
 from oclgen.plan import ceil_div
-from oclgen.problem import (
-    DIRECTIONS,
-    AttentionProblem,
-    ConvProblem,
-    GemmProblem,
-    PackedProblem,
-    Problem,
-)
+from oclgen.problem import DIRECTIONS, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from search_spaces.space import MOST_SEEDS, seeds_of
 from tests.guessed import is_left_to_another, valid_guesses
@@ -42,10 +36,10 @@ GPU = Limits(
 PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 CPUS_ALONE = {
-    "gemm_pairs", "conv_pairs", "conv_amx", "winograd_blocked", "conv_as_gemm_amx", "attention_amx",
-    "gemm_amx", "conv_register", "conv_register_weights", "conv_pairs_weights", "conv_amx_weights",
-    "conv_as_gemm_pairs", "packed_lanes", "attention_amx_grad", "attention_lanes", "attention_rows",
-    "conv_pixels_weights",
+    "attention_amx", "attention_amx_grad", "attention_lanes", "attention_rows", "conv_amx",
+    "conv_amx_weights", "conv_as_gemm_amx", "conv_as_gemm_pairs", "conv_pairs",
+    "conv_pairs_weights", "conv_pixels_weights", "conv_register", "conv_register_weights",
+    "gemm_amx", "gemm_pairs", "packed_lanes", "winograd_blocked",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {

@@ -112,7 +112,7 @@ def _filled(
 
     Args:
         images: [batch, channels, *sizes].
-        call_of: the call for images with so many channels of zeros more, None if there is none.
+        call_of: the call for images with a number of channels of zeros more; None: there is none.
     """
     missing = -images.shape[1] % (CHUNK_BYTES // images.element_size())
     for more in dict.fromkeys((0, missing)):

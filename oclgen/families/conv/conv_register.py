@@ -133,7 +133,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 def is_long_product(problem: ConvProblem) -> bool:
     """Say whether `conv_as_gemm_register` is faster: a single tap of planes of many pixels.
 
-    In the tables of processors it takes 0.67 of the time in the mean of 20 (0.23 to 1.06), but for
+    In the tables of processors it takes 0.67 of the time in the mean of 20 (0.23 to 1.06), without
     the noisy one of a Xeon, whose three slower ones are 0.56 to 0.68 as measured again. Here a
     work-item reads as many pages as there are channels. Images of few pixels share weights here.
     """
