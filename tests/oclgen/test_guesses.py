@@ -38,7 +38,8 @@ DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 CPUS_ALONE = {
     "attention_amx", "attention_amx_grad", "attention_lanes", "attention_rows", "conv_amx",
     "conv_amx_weights", "conv_as_gemm_amx", "conv_as_gemm_pairs", "conv_pairs",
-    "conv_pairs_weights", "conv_pixels_weights", "conv_register", "conv_register_weights",
+    "conv_lines_weights", "conv_pairs_weights", "conv_pixels_weights", "conv_register",
+    "conv_register_weights",
     "gemm_amx", "gemm_pairs", "packed_lanes", "winograd_blocked",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
