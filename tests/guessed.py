@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oclgen.families import preferred, valid_configs
-from oclgen.families.conv import conv_lines_weights, conv_pixels_weights, conv_register
+from oclgen.families.conv import conv_pixels_weights, conv_register
 from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_as_gemm import lowered
 from oclgen.families.gemm import gemm_pairs, gemm_register
@@ -31,11 +31,7 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
         return limits.kind == "cpu" and isinstance(problem, ConvProblem) and shares_tiles(problem)
     if name == "conv_register":
         return isinstance(problem, ConvProblem) and conv_register.is_long_product(problem)
-    if name == "conv_lines_weights":
-        assert isinstance(problem, ConvProblem)
-        few = problem.out_h * problem.out_w < conv_lines_weights.LEAST_PIXELS
-        return few or conv_pixels_weights.is_multiplied(problem.dtype, limits)
-    if name == "conv_pixels_weights":
+    if name in ("conv_lines_weights", "conv_pixels_weights"):
         return conv_pixels_weights.is_multiplied(problem.dtype, limits)
     if not name.endswith(("gemm_register", "gemm_pairs", "gemm_dot")):
         return False

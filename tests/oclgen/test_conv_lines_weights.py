@@ -25,10 +25,10 @@ CHANGES: dict[str, Any] = {
 SHAPES = tuple(
     replace(shape, direction="bwd_weights")
     for shape in (
-        ConvProblem(3, 5, 6, 5, 7, 1, 1),
+        ConvProblem(3, 5, 16, 17, 7, 1, 1),
         ConvProblem(2, 9, 17, 16, 11, 1, 1),
-        ConvProblem(1, 3, 1, 19, 40, 1, 1),
-        ConvProblem(2, 1, 1, 1, 1, 1, 1),
+        ConvProblem(1, 3, 1, 263, 40, 1, 1),
+        ConvProblem(2, 1, 1, 257, 1, 1, 1),
         ConvProblem(3, 34, 16, 16, 3, 1, 1),
     )
 )
@@ -76,15 +76,15 @@ def test_single_taps_of_planes_are_served() -> None:
         replace(LAYER, stride_h=2),
         replace(LAYER, pad_w=1),
         replace(LAYER, groups=2),
+        replace(LAYER, width=12),
     ):
         assert not conv_lines_weights.serves(other)
 
 
-def test_images_of_many_pixels_are_guessed() -> None:
+def test_processors_that_multiply_16_bits_are_left_to_others() -> None:
     half = replace(LAYER, dtype="bf16")
     assert conv_lines_weights.guesses(LAYER, CPU)
     assert conv_lines_weights.guesses(half, CPU)
-    assert not conv_lines_weights.guesses(replace(LAYER, width=12), CPU)
     assert not conv_lines_weights.guesses(LAYER, replace(CPU, kind="gpu"))
     for instruction in (TILES, INSTRUCTION):
         able = replace(CPU, instructions=frozenset({instruction}))

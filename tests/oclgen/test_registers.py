@@ -86,6 +86,7 @@ def test_families_made_for_processors_declare_their_registers(limits: Limits) ->
     problems: list[Problem] = [
         GemmProblem(17, 24, 19),
         GemmProblem(17, 24, 24, trans_b=True),
+        replace(LAYER, height=16, width=16, direction="bwd_weights"),
         *(
             replace(shape, layout=layout, direction=direction)
             for shape in (*shapes, depthwise)

@@ -99,11 +99,11 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_k=1, item_c=1, vec=4, loop_k=1, loop_c=1, tile=256, split=1)
-TRAITS = Traits(rank=176, for_cpus=True)
+TRAITS = Traits(rank=176, for_cpus=True, last_resort=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family can compute the problem at all."""
+    """Say whether the family computes the problem: single taps of images of enough pixels."""
     return (
         isinstance(problem, ConvProblem)
         and problem.direction == "bwd_weights"
@@ -111,6 +111,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and (problem.kernel_h, problem.kernel_w, problem.stride_h, problem.stride_w) == (1, 1, 1, 1)
         and problem.pad_h == problem.pad_w == 0
         and problem.groups == 1
+        and problem.out_h * problem.out_w >= LEAST_PIXELS
     )
 
 
@@ -119,8 +120,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
     They are ranked by the time per multiply-add that idle blocks, and loads of x and y, add up to.
     """
-    pixels = problem.out_h * problem.out_w
-    if limits.kind == "gpu" or pixels < LEAST_PIXELS or is_multiplied(problem.dtype, limits):
+    if limits.kind == "gpu" or is_multiplied(problem.dtype, limits):
         return []
     out, into = problem.out_channels, problem.in_channels
     shapes = sorted(

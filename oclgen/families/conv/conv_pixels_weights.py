@@ -103,7 +103,7 @@ class Config(BaseConfig):
 
 
 DEFAULT = Config(item_k=1, vec=2, vecs=1, loop_k=1, tile=64, split=1)
-TRAITS = Traits(rank=175, for_cpus=True)
+TRAITS = Traits(rank=175, for_cpus=True, last_resort=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
