@@ -29,7 +29,7 @@ SHAPES = tuple(
         ConvProblem(2, 9, 17, 16, 11, 1, 1),
         ConvProblem(1, 3, 1, 263, 40, 1, 1),
         ConvProblem(2, 1, 1, 257, 1, 1, 1),
-        ConvProblem(3, 34, 16, 16, 3, 1, 1),
+        ConvProblem(3, 34, 16, 16, 19, 1, 1),
     )
 )
 
@@ -77,6 +77,8 @@ def test_single_taps_of_planes_are_served() -> None:
         replace(LAYER, pad_w=1),
         replace(LAYER, groups=2),
         replace(LAYER, width=12),
+        replace(LAYER, in_channels=65),
+        replace(LAYER, out_channels=19),
     ):
         assert not conv_lines_weights.serves(other)
 

@@ -36,6 +36,10 @@ TILE_BYTES = 64 * KIB
 LEAST_PIXELS = 256
 """Pixels of an image that are worth to load and to store sums for: 256 and 256 channels of 8 images
 of 14x14 take 3.6 ms, and 1.8 by `conv_register_weights`."""
+MOST_INPUTS = 64
+"""Input channels up to which y takes longer to be packed than sums to be loaded and stored: 96 to
+576 channels of 116x7 take 9.5 ms, and 6.4 by `conv_register_weights`; 48 to 192 of 156x221 take 8.3
+and 13.9."""
 LONGEST, SHORTEST = 1024, 128
 """Pixels of a tile to guess."""
 GROWING = ("IMAGES", "IMAGES_PER_PLANE")
@@ -103,7 +107,7 @@ TRAITS = Traits(rank=176, for_cpus=True, last_resort=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether the family computes the problem: single taps of images of enough pixels."""
+    """Say whether the family computes the problem: single taps of few channels and many pixels."""
     return (
         isinstance(problem, ConvProblem)
         and problem.direction == "bwd_weights"
@@ -112,6 +116,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
         and problem.pad_h == problem.pad_w == 0
         and problem.groups == 1
         and problem.out_h * problem.out_w >= LEAST_PIXELS
+        and problem.in_channels <= min(MOST_INPUTS, 2 * problem.out_channels)
     )
 
 
