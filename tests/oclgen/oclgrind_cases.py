@@ -18,7 +18,7 @@ import pytest
 
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
-from oclgen.families.conv import conv_amx, conv_mma
+from oclgen.families.conv import conv_amx, conv_lines_weights, conv_mma
 from oclgen.families.gemm import gemm_amx, gemm_fragments, gemm_mma, gemm_pairs
 from oclgen.families.packed import packed_lanes, packed_mma
 from oclgen.limits import KIB
@@ -169,6 +169,12 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
                 5, 10, 4, 5, 7, 2, 2, dtype="bf16", layout="nhwc", volume=Volume(4, 2, 1, 1)
             ),
             conv_amx.DEFAULT,
+        ),
+    ),
+    "conv_lines_weights": (
+        (
+            ConvProblem(2, 3, 16, 17, 5, 1, 1, direction="bwd_weights"),
+            conv_lines_weights.Config(2, 2, 4, 2, 1, 64, 2),
         ),
     ),
     "conv_mma": (
