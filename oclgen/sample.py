@@ -34,6 +34,7 @@ PROBLEMS: tuple[Problem, ...] = (
     PackedProblem(1, 24, 64),
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),
+    ConvProblem(2, 16, 16, 16, 24, 1, 1, direction="bwd_weights"),
     *(
         replace(shape, layout=layout, direction=direction)
         for shape in (
