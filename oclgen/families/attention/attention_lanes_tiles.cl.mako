@@ -197,6 +197,15 @@ void load_tile(
 }
 % endif
 
+% if place == "global":
+// asks for a line, up to the first cache (3) or the second (2); SPIR-V has no such instruction
+#if defined(__SPIRV64__) || defined(__SPIRV32__)
+#define ASK_FOR(place, nearness)
+#else
+#define ASK_FOR(place, nearness) __builtin_prefetch(place, 0, nearness)
+#endif
+
+% endif
 % for width in range(1, vectors + 1):
 // to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own
 // rows, of `size` items each
@@ -220,12 +229,12 @@ void scores${width}(
 % if place == "global":
     for (int line = 0; line < size; line += ${line_items}) {
 % for m in range(sums):
-    __builtin_prefetch(row${m} + ${sums} * pitch + line, 0, 3);
+    ASK_FOR(row${m} + ${sums} * pitch + line, 3);
 % endfor
 % if is_forward:
     if (later) {
 % for m in range(sums):
-        __builtin_prefetch(later + ${m} * later_pitch + line, 0, 2);
+        ASK_FOR(later + ${m} * later_pitch + line, 2);
 % endfor
     }
 % endif
