@@ -14,7 +14,7 @@ from oclgen.families.conv.conv_pixels_weights import is_multiplied
 from oclgen.families.conv.conv_register_weights_plan import ITEMS_PER_UNIT, MAX_SPLIT
 from oclgen.families.conv.lanes import MOST_GUESSES
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
+from oclgen.families.parts.planes import FLOAT_BYTES, PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Parts, Tile, Vector
@@ -25,7 +25,6 @@ from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_lines_weights"
 
-FLOAT_BYTES = 4
 MAX_SUMS = 32
 """Vectors of sums of a pair of blocks past which some are spilled to memory."""
 MOST_BYTES, SUMS_BYTES = 256 * KIB, 64 * KIB

@@ -19,7 +19,6 @@ tile                positions of a tile: whole rows, or a part of one
 split               slices of rows, each of which writes a plane of sums (summed by sum_planes)
 </%doc>
 <%!
-    from oclgen.families.parts.expressions import write_item
     from oclgen.render import vector
 %>\
 <%

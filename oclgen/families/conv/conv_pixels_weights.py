@@ -15,15 +15,16 @@ from oclgen.families.conv.conv_register_weights_plan import (
     ITEMS_PER_UNIT,
     MAX_KERNEL_W,
     MAX_SPLIT,
+    runs_along,
     sizes_of,
     sum_of,
 )
-from oclgen.families.conv.correlation import runs_of, strung_windows
+from oclgen.families.conv.correlation import strung_windows
 from oclgen.families.conv.lanes import MOST_GUESSES, VECS
 from oclgen.families.gemm import gemm_pairs
 from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.parts.blocking import waste
-from oclgen.families.parts.planes import PLANES, planes_space
+from oclgen.families.parts.planes import FLOAT_BYTES, PLANES, planes_space
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
@@ -35,7 +36,6 @@ from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "conv_pixels_weights"
 
-FLOAT_BYTES = 4
 MAX_SUMS = 32
 """Vectors of sums of a block past which some are spilled to memory (AVX-512 has 32 registers)."""
 MOST_BYTES, SUMS_BYTES = 256 * KIB, 32 * KIB
@@ -190,7 +190,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             sizes={name: value for name, value in sizes.items() if name not in given},
             given=given,
             taps=part.cols.taps,
-            runs=runs_of([tuple(part.cols.reach(q)) for q in range(part.cols.results)]),
+            runs=runs_along(part),
         )
 
     launch = Launch(

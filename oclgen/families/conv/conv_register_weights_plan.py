@@ -184,7 +184,7 @@ def launch_of(
             sizes={name: value for name, value in sizes.items() if name not in given},
             given=given,
             taps=windows.cols.taps,
-            runs=_runs_of_pairs(windows) if dot else _runs(windows),
+            runs=_runs_of_pairs(windows) if dot else runs_along(windows),
             alone=dot is not None and windows.cols.results % PAIR,
             in_pixels=in_pixels,
             in_place=in_place,
@@ -207,7 +207,8 @@ def launch_of(
     )
 
 
-def _runs(windows: Correlation) -> tuple[Run, ...]:
+def runs_along(windows: Correlation) -> tuple[Run, ...]:
+    """Return the neighbouring positions of a row that reach the same taps."""
     return runs_of([tuple(windows.cols.reach(q)) for q in range(windows.cols.results)])
 
 
