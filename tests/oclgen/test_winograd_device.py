@@ -17,7 +17,7 @@ from oclgen.measuring.measure import TOLERANCE, compare
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem, Direction
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
 from tests.oclgen.channels_last import difference
 from tests.oclgen.winograd_cases import (
     BASES,
@@ -26,8 +26,8 @@ from tests.oclgen.winograd_cases import (
     DIRECTED,
     EPILOGUES,
     EVEN,
-    FIVES,
     GRADIENTS,
+    OTHER_FILTERS,
     PIXELS,
     SHAPES,
     STAGED,
@@ -49,6 +49,10 @@ GPU = replace(CPU, kind="gpu")
 """The same, for what is kept from CPUs because others serve them faster."""
 
 
+def is_of_weights(problem: ConvProblem) -> bool:
+    return problem.direction == "bwd_weights"
+
+
 def assert_right(device: Device, problem: ConvProblem, config: Any) -> None:
     limits = CPU if problem.layout == "nchw" else GPU
     assert config.why_not(problem, limits) is None, config.why_not(problem, limits)
@@ -64,12 +68,27 @@ def test_sizes_and_directions(device: Device, problem: ConvProblem, config: Any)
     assert_right(device, problem, config)
 
 
-@pytest.mark.parametrize(("problem", "out_tile"), [*GRADIENTS, *FIVES], ids=label)
-def test_gradients_of_filters_and_kernels_of_five(
+@pytest.mark.parametrize(("problem", "out_tile"), [*GRADIENTS, *OTHER_FILTERS], ids=label)
+def test_gradients_of_filters_and_filters_of_other_sizes(
     device: Device, problem: ConvProblem, out_tile: int
 ) -> None:
-    base: Any = WEIGHTS if problem.direction == "bwd_weights" else STAGED
-    assert_right(device, problem, replace(base, out_tile=out_tile))
+    bases: tuple[Any, ...] = (WEIGHTS,) if is_of_weights(problem) else (STAGED, BLOCKED)
+    for base in bases:
+        assert_right(device, problem, replace(base, out_tile=out_tile))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("problem", "out_tile"), [one for one in OTHER_FILTERS if not is_of_weights(one[0])], ids=label
+)
+def test_blocks_of_other_filters(
+    device: Device, problem: ConvProblem, out_tile: int, layout: Memory
+) -> None:
+    """Vectors that hold a row of tiles, filters inside and outside, rows that do not fill tiles."""
+    asked = replace(problem, layout=layout, bias=problem.direction == "fwd")
+    config = replace(BLOCKED, out_tile=out_tile, filters_inside=True, tile_rows=3, item_t=4)
+    assert not run(device, asked, config)[1]
+    assert not run(device, asked, replace(config, filters_inside=False, item_k=16, vec_k=16))[1]
 
 
 @pytest.mark.parametrize(("problem", "out_tile"), PIXELS, ids=label)

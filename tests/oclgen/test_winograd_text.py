@@ -126,7 +126,7 @@ def test_channels_last_has_a_family_for_cpus_and_one_that_reads_neighbours(direc
 @pytest.mark.parametrize(
     ("config", "limits", "words"),
     [
-        (replace(BLOCKED, out_tile=3), CPU, ("out_tile=3", "(2, 4, 6)")),
+        (replace(BLOCKED, out_tile=3), CPU, ("out_tile=3", "2, 4, 6")),
         (replace(STAGED, out_tile=3), CPU, ("out_tile=3", "2, 4, 6")),
         (replace(BLOCKED, vec_k=3), CPU, ("vec_k=3",)),
         (replace(BLOCKED, item_k=6), CPU, ("item_k=6", "vec_k=4")),
@@ -160,16 +160,38 @@ def test_defaults_serve_the_smallest_device(family: str) -> None:
         assert FAMILIES[family].DEFAULT.why_not(problem, SMALLEST) is None
 
 
-def test_they_serve_three_by_three_alone() -> None:
+def test_they_serve_square_filters_of_two_to_seven_rows() -> None:
     others: list[dict[str, Any]] = [
         {"kernel_h": 1}, {"stride_w": 2}, {"dilation_h": 2}, {"groups": 4}, {"pad_h": 3},
         {"direction": "bwd_weights"},
     ]  # fmt: skip
-    five: dict[str, Any] = {"kernel_h": 5, "kernel_w": 5}
-    assert not FAMILIES["winograd_blocked"].serves(replace(ODD, **five))
+    for kernel in range(1, 10):
+        wide = replace(ODD, kernel_h=kernel, kernel_w=kernel, pad_h=0, pad_w=0)
+        for family in ("winograd_blocked", "winograd_staged"):
+            assert FAMILIES[family].serves(wide) == (2 <= kernel <= 7)
+        assert FAMILIES["winograd_fused"].serves(wide) == (kernel == 3)
     for family in BASES:
         assert FAMILIES[family].serves(ODD)
         assert not any(FAMILIES[family].serves(replace(ODD, **change)) for change in others)
+
+
+@pytest.mark.parametrize(("kernel", "out_tile", "most"), [(3, 6, 512), (5, 4, 512), (7, 2, 256)])
+def test_tiles_of_64_points_sum_no_more_than_their_errors_allow(
+    kernel: int, out_tile: int, most: int
+) -> None:
+    layer = replace(ODD, kernel_h=kernel, kernel_w=kernel)
+    for config in (replace(BLOCKED, out_tile=out_tile), replace(STAGED, out_tile=out_tile)):
+        assert config.why_not(replace(layer, in_channels=most), CPU) is None
+        reason = config.why_not(replace(layer, in_channels=most + 1), CPU)
+        assert reason is not None
+        assert str(most + 1) in reason
+    large = replace(
+        layer, batch=64, height=64, width=64, in_channels=64, out_channels=64,
+        direction="bwd_weights",
+    )  # fmt: skip
+    guessed = list(FAMILIES["winograd_weights"].guesses(large, GPU))
+    assert all(one.slice_t <= most for one in guessed if one.out_tile == out_tile)
+    assert any(one.out_tile == out_tile for one in guessed)
 
 
 def test_backward_data_swaps_roles_and_padding() -> None:

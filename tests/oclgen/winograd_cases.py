@@ -15,6 +15,7 @@ from oclgen.families.winograd import winograd_blocked as blocked
 from oclgen.families.winograd import winograd_fused as fused
 from oclgen.families.winograd import winograd_staged as staged
 from oclgen.families.winograd import winograd_weights as weights
+from oclgen.families.winograd.winograd_common import OUT_TILES
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import DTYPES, ConvProblem
@@ -34,12 +35,19 @@ GRADIENTS = tuple(
         (SHAPES[1], 2), (SHAPES[2], 4), (SHAPES[3], 6), (replace(SHAPES[1], dtype="bf16"), 4),
     )
 )  # fmt: skip
-FIVES = (
+OTHER_FILTERS = (
     (ConvProblem(1, 3, 9, 11, 5, 5, 5, pad_h=2, pad_w=2), 2),
     (ConvProblem(2, 5, 6, 13, 8, 5, 5, pad_h=4, direction="bwd_data"), 4),
     (ConvProblem(2, 5, 7, 9, 6, 5, 5, pad_h=2, pad_w=1, direction="bwd_weights"), 4),
+    (ConvProblem(2, 3, 8, 7, 4, 2, 2, pad_h=1), 5),
+    (ConvProblem(1, 4, 9, 5, 3, 2, 2, direction="bwd_data"), 3),
+    (ConvProblem(2, 3, 9, 12, 5, 4, 4, pad_h=1, pad_w=2, direction="bwd_data"), 5),
+    (ConvProblem(1, 4, 10, 8, 6, 4, 4, pad_h=2, pad_w=1, direction="bwd_weights"), 3),
+    (ConvProblem(1, 2, 11, 9, 3, 6, 6, pad_h=3, pad_w=2), 3),
+    (ConvProblem(2, 3, 9, 8, 4, 7, 7, pad_h=3, pad_w=3), 2),
+    (ConvProblem(1, 3, 12, 9, 2, 7, 7, pad_h=3, pad_w=1, direction="bwd_weights"), 2),
 )
-"""What Winograd serves by staged transforms alone: problem and out_tile."""
+"""Filters that are not 3x3, which `winograd_fused` does not serve: problem and out_tile."""
 PIXELS = tuple(
     (replace(p, layout="nhwc"), out_tile)
     for p, out_tile in (
@@ -47,7 +55,7 @@ PIXELS = tuple(
         (replace(SHAPES[1], direction="bwd_data"), 4),
         (replace(SHAPES[3], bias=True, activation="relu"), 6),
         (replace(SHAPES[2], dtype="fp16", bias=True), 4),
-        *FIVES,
+        *OTHER_FILTERS,
         *GRADIENTS,
     )
 )
@@ -110,12 +118,13 @@ def run(device: Device, problem: ConvProblem, config: Any) -> tuple[float, str]:
 
 def problems() -> st.SearchStrategy[ConvProblem]:
     """Return any small convolution that Winograd serves."""
-    size, padding = st.integers(3, 21), st.integers(0, 2)
+    size, padding = st.integers(7, 21), st.integers(0, 1)
     channels = st.integers(2, 20)
+    kernel = st.shared(st.sampled_from((2, 3, 3, 4, 5, 6, 7)), key="kernel")
     return st.builds(
         ConvProblem,
         batch=st.integers(1, 3), in_channels=channels, height=size, width=size,
-        out_channels=channels, kernel_h=st.just(3), kernel_w=st.just(3),
+        out_channels=channels, kernel_h=kernel, kernel_w=kernel,
         pad_h=padding, pad_w=padding, direction=st.sampled_from(("fwd", "bwd_data")),
     )  # fmt: skip
 
@@ -130,7 +139,7 @@ CONFIGS = {
     "winograd_blocked": st.builds(
         blocked.Config,
         **one_of(
-            out_tile=(2, 4, 6), tile_rows=(1, 2, 3, 7), item_t=(1, 3, 8), item_k=(4, 8, 12),
+            out_tile=OUT_TILES, tile_rows=(1, 2, 3, 7), item_t=(1, 3, 8), item_k=(4, 8, 12),
             vec_k=(1, 4), unroll_c=(1, 3), workers=(1, 2, 5), split_k=(1, 2),
             filters_inside=BOTH,
         ),
@@ -146,7 +155,7 @@ CONFIGS = {
     "winograd_staged": st.builds(
         staged.Config,
         **one_of(
-            out_tile=(2, 4, 6), vec_t=(1, 2, 8), local_t=(1, 3, 8), vec_k=(1, 2),
+            out_tile=OUT_TILES, vec_t=(1, 2, 8), local_t=(1, 3, 8), vec_k=(1, 2),
             local_k=(1, 5), gemm=(REGISTER, STAGED_PRODUCT),
         ),
     ),

@@ -14,7 +14,6 @@ from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_blocked_text import Pixels
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
-from oclgen.families.winograd.winograd_matrices import Transforms, cook_toom
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
@@ -35,6 +34,9 @@ CHANNELS_PER_ITEM = 16
 """Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
 BLOCK = 16
 """Tiles that are enough for a block."""
+GUESSED_TILES = (5, 4, 3, 2)
+"""Tiles that are guessed, as far as a filter has them: the largest multiply least. Tiles of 6 for
+3x3 transform 64 points where those of 4 transform 36."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,8 @@ class Config(BaseConfig):
                 "a block has a work-group of 1 work-item, which leaves a GPU idle. "
                 "Try winograd_fused or winograd_staged."
             )
-        if self.out_tile not in common.OUT_TILES:
-            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
+        if reason := common.tiles_why_not(geo := common.geometry(problem, self.out_tile)):
+            return reason
         if self.vec_k not in VECTOR_WIDTHS:
             return f"vec_k={self.vec_k} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.item_k % self.vec_k:
@@ -71,7 +73,6 @@ class Config(BaseConfig):
                 f"item_t={self.item_t} item_k={self.item_k} needs {self.item_t * self.item_k} "
                 f"accumulators; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        geo = common.geometry(problem, self.out_tile)
         panels = ceil_div(geo.filters, self.item_k)
         if self.split_k > panels:
             return f"split_k={self.split_k} exceeds the {panels} panels of item_k={self.item_k}"
@@ -139,7 +140,8 @@ class Scratch:
         """
         geo, item_k = self.geo, self.config.item_k
         row = round_up(geo.tiles_w, self.vec_t)
-        line = max((row + 1) * geo.out_tile, geo.pad_w + geo.in_w)
+        # shuffles read whole steps of out_tile, up to the one that the last tile's end is in
+        line = max((row + (geo.in_tile - 1) // geo.out_tile) * geo.out_tile, geo.pad_w + geo.in_w)
         v_tiles = self.block - geo.tiles_w + row
         sizes = {"TILE_ROWS": geo.batch * geo.tiles_h, "BLOCK": self.block}
         if geo.pixels:
@@ -176,8 +178,8 @@ class Scratch:
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether F(m x m, 3 x 3) computes it: forward or data, `fits` with 3x3."""
-    return common.fits(problem, (3,)) and problem.direction != "bwd_weights"
+    """Say whether it is a forward or backward-data convolution of 2x2 to 7x7, stride 1."""
+    return common.fits(problem) and problem.direction != "bwd_weights"
 
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
@@ -194,8 +196,8 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu":
         return []
-    sizes = (common.geometry(problem, out_tile) for out_tile in (4, 2))
-    return [config for geo in sizes for config in _guesses_of(geo, limits)]
+    sizes = (common.geometry(problem, out_tile) for out_tile in GUESSED_TILES)
+    return [config for geo in sizes if geo.has_points for config in _guesses_of(geo, limits)]
 
 
 def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
@@ -239,7 +241,6 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     scratch = Scratch(geo, config)
-    matrices = cook_toom(geo.out_tile)
     statements, names = phases(geo, scratch.vec_t)
     rest, edge_k = geo.out_w % geo.out_tile, geo.filters % config.item_k != 0
 
@@ -250,7 +251,7 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
             defines=f"{geo.defines()}\n{scratch.defines()}",
-            input_axes=_input_axes(scratch, matrices),
+            input_axes=_input_axes(scratch),
             output_axis=common.output_axis(geo, config.vec_k),
             filter_tile=winograd_filters.filter_tile(geo, config.vec_k),
             block=scratch.block,
@@ -285,11 +286,12 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     )
 
 
-def _input_axes(scratch: Scratch, matrices: Transforms) -> str:
+def _input_axes(scratch: Scratch) -> str:
     """Return the functions that multiply one axis of an input tile, which is done in vectors."""
     widths = {"pixels_axis": scratch.vec_x, "tiles_axis": scratch.vec_t}
     if scratch.geo.pixels:
         widths = {"channels_axis": scratch.vec_c}
+    matrices = common.matrices(scratch.geo)
     functions = (
         common.axis_function(name, matrices.input, vector(width)) for name, width in widths.items()
     )

@@ -37,7 +37,9 @@ from oclgen.variant import Nested, Variant
 
 Workspaces = tuple[tuple[str, int], ...]
 """Role and bytes of each."""
-OUT_TILES = (2, 4, 6)
+OUT_TILES = (2, 3, 4, 5, 6)
+KERNELS = (2, 3, 4, 5, 6, 7)
+"""Rows and columns of filters for which there are tiles of at least two results a row."""
 PRODUCT = Nested(("gemm_register", "gemm_staged"))
 """The families that can do the product between the transforms."""
 ProductText = Annotated[str, PRODUCT]
@@ -47,6 +49,12 @@ IMAGES = (
     "BATCH", "CHANNELS", "FILTERS", "IN_H", "IN_W", "OUT_H", "OUT_W", "TILES_H", "TILES_W", "TILES",
 )  # fmt: skip
 """Sizes that differ from layer to layer."""
+MANY_POINTS = 64
+"""Points of the largest tiles: their transforms need most registers and lose most digits."""
+MOST_SUMMED = {6: 512, 7: 256}
+"""Terms that products of such tiles sum at most, by rows of the filter; of smaller ones as many as
+of 6. Then the relative error stays below 1e-5: with 512 channels it is 8e-6, with 1024 1.2e-5, and
+of direct sums 2e-6."""
 FLOAT = 4
 """Bytes of a workspace element: transformed data is fp32 whatever the problem stores."""
 
@@ -56,7 +64,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return fits(problem, (3,)) and problem.direction != "bwd_weights" and in_planes(problem)
 
 
-def fits(problem: Problem, kernels: tuple[int, ...] = (3, 5)) -> TypeGuard[ConvProblem]:
+def fits(problem: Problem, kernels: tuple[int, ...] = KERNELS) -> TypeGuard[ConvProblem]:
     """Say whether it has a square kernel of such a size, stride 1, one group, no excess padding."""
     if not isinstance(problem, ConvProblem):
         return False
@@ -310,6 +318,24 @@ def no_points(geo: Geometry) -> str | None:
         return None
     known = ", ".join(str(size - geo.kernel + 1) for size in POINTS if size > geo.kernel)
     return f"out_tile={geo.out_tile} has no matrices for kernels of {geo.kernel}; use {known}"
+
+
+def most_summed(geo: Geometry) -> int | None:
+    """Return the terms that a product of transformed tiles may sum, None where all tiles may be."""
+    if geo.points < MANY_POINTS:
+        return None
+    return MOST_SUMMED[max(geo.kernel, min(MOST_SUMMED))]
+
+
+def tiles_why_not(geo: Geometry) -> str | None:
+    """Say with numbers why the sums over channels cannot be of such tiles, or None."""
+    most = most_summed(geo)
+    if geo.has_points and most is not None and geo.channels > most:
+        return (
+            f"out_tile={geo.out_tile} sums {geo.channels} channels of transformed tiles, whose "
+            f"errors allow {most}; use a smaller out_tile, or a family that sums products directly"
+        )
+    return no_points(geo)
 
 
 @lru_cache(maxsize=4096)

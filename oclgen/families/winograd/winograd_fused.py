@@ -72,10 +72,9 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if self.out_tile not in common.OUT_TILES:
-            return f"out_tile={self.out_tile} has no matrices; use one of {common.OUT_TILES}"
-        reason = self._indivisible()
-        if reason:
+        if reason := common.tiles_why_not(common.geometry(problem, self.out_tile)):
+            return reason
+        if reason := self._indivisible():
             return reason
         if self.item_t * self.item_k > MAX_ACCUMULATORS:
             return (

@@ -15,8 +15,6 @@ from oclgen.problem import ConvProblem, GemmProblem
 from oclgen.variant import Variant
 
 T = TypeVar("T")
-MANY_POINTS = 64
-"""Points of the largest tiles: their transforms need most registers and lose most digits."""
 GUESSED = 3
 """Products of each size of tile that are guessed."""
 
@@ -30,7 +28,7 @@ def out_tiles(problem: ConvProblem) -> list[int]:
     def cost(out_tile: int) -> float:
         geo = common.geometry(problem, out_tile)
         covered = geo.tiles_h * geo.tiles_w * geo.points / (geo.out_h * geo.out_w)
-        return covered * (1.3 if geo.points == MANY_POINTS else 1)
+        return covered * (1.3 if geo.points == common.MANY_POINTS else 1)
 
     known = (tile for tile in common.OUT_TILES if common.geometry(problem, tile).has_points)
     return sorted(known, key=cost)

@@ -66,7 +66,7 @@ class Config(BaseConfig):
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         geo = common.geometry(problem, self.out_tile)
-        if reason := common.no_points(geo):
+        if reason := common.tiles_why_not(geo):
             return reason
         if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
             return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
@@ -93,7 +93,7 @@ class Config(BaseConfig):
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether it is a forward or backward-data convolution of 3x3 or 5x5 with stride 1."""
+    """Say whether it is a forward or backward-data convolution of 2x2 to 7x7, stride 1."""
     return common.fits(problem) and problem.direction != "bwd_weights"
 
 

@@ -133,10 +133,13 @@ def slice_of(geo: Geometry, count: int) -> int:
 
 
 def full_slice(geo: Geometry, limits: Limits) -> int:
-    """Return the tiles of the longest slice that leaves every compute unit its work-items."""
+    """Return the tiles of the longest slice that leaves every compute unit its work-items, and
+    whose sums keep their digits.
+    """  # noqa: D205
     results = geo.points * round_up(geo.filters, 64) * round_up(geo.channels, 64)
     wanted = ITEMS_PER_UNIT * limits.compute_units * 64 / results
-    return slice_of(geo, next((count for count in SLICES if count >= wanted), SLICES[-1]))
+    longest = slice_of(geo, next((count for count in SLICES if count >= wanted), SLICES[-1]))
+    return min(longest, common.most_summed(geo) or longest)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
