@@ -34,9 +34,6 @@ CHANNELS_PER_ITEM = 16
 """Channels a work-item of the filter transform takes: all that its cache lines of w hold."""
 BLOCK = 16
 """Tiles that are enough for a block."""
-GUESSED_TILES = (5, 4, 3, 2)
-"""Tiles that are guessed, as far as a filter has them: the largest multiply least. Tiles of 6 for
-3x3 transform 64 points where those of 4 transform 36."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +193,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu":
         return []
-    sizes = (common.geometry(problem, out_tile) for out_tile in GUESSED_TILES)
+    sizes = (common.geometry(problem, out_tile) for out_tile in common.GUESSED_TILES)
     return [config for geo in sizes if geo.has_points for config in _guesses_of(geo, limits)]
 
 
