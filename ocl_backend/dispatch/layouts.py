@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from ocl_backend.dispatch import tuned, varying
+from oclgen.families.conv.conv_pixels_weights import is_multiplied
 from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
+from oclgen.families.winograd import winograd_blocked_weights
 from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
@@ -60,8 +63,10 @@ def is_for_tiles(device: int, dtype: str) -> bool:
 
 def suits_pixels(device: int, problem: ConvProblem) -> bool:
     """Say whether a convolution in planes may be slower than in channels_last with copies."""
-    return _leaves_lanes(device, problem) or (
-        _scatters(problem) and is_for_matrix_units(device, problem.dtype)
+    return (
+        _leaves_lanes(device, problem)
+        or _sums_blocks(device, problem)
+        or (_scatters(problem) and is_for_matrix_units(device, problem.dtype))
     )
 
 
@@ -82,6 +87,17 @@ def _leaves_lanes(device: int, problem: ConvProblem) -> bool:
     row = rows.get(problem.direction, limits.native_float_width)
     is_depthwise = 1 < problem.groups == problem.in_channels
     return limits.kind == "cpu" and is_depthwise and 2 * row <= limits.native_float_width
+
+
+def _sums_blocks(device: int, problem: ConvProblem) -> bool:
+    """Say whether a processor has blocks of Winograd's sums for a gradient, with channels as lanes.
+
+    Planes cost such lanes a transpose, which copies do for all blocks at once.
+    """
+    limits = tuned.chooser(device).limits
+    if limits.kind != "cpu" or is_multiplied(problem.dtype, limits):
+        return False
+    return winograd_blocked_weights.serves(replace(problem, layout="nhwc"))
 
 
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:

@@ -235,6 +235,16 @@ def test_short_rows_of_depthwise_layers_may_be_computed_in_pixels(device: Any) -
     check_module(device, nn.Conv2d(32, 32, 9, 2, 1, groups=32), torch.randn(1, 32, 9, 9))
 
 
+def test_gradients_of_filters_may_be_summed_in_pixels(device: Any) -> None:
+    """Blocks of Winograd's sums have channels in the lanes of a processor's vectors."""
+    layer = ConvProblem(2, 32, 12, 12, 48, 3, 3, 1, 1, 1, 1, direction="bwd_weights")
+    index = place(device).index
+    assert dispatch_layouts.suits_pixels(index, layer) == (device.limits.kind == "cpu")
+    for other in (replace(layer, stride_h=2), replace(layer, groups=2)):
+        assert not dispatch_layouts.suits_pixels(index, other)
+    check_module(device, nn.Conv2d(32, 48, 3, 1, 1), torch.randn(2, 32, 12, 12))
+
+
 @pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])
 def test_three_dimensions_stay_in_their_memory_format(device: Any, layer: nn.Module) -> None:
     for given in (torch.contiguous_format, torch.channels_last_3d):

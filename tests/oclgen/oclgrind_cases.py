@@ -21,6 +21,7 @@ from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_amx, conv_lines_weights, conv_mma
 from oclgen.families.gemm import gemm_amx, gemm_fragments, gemm_mma, gemm_pairs
 from oclgen.families.packed import packed_lanes, packed_mma
+from oclgen.families.winograd import winograd_blocked_weights
 from oclgen.limits import KIB
 from oclgen.measuring.measure import TOLERANCE, Bench, compare, decode, encode
 from oclgen.opencl import fragments
@@ -175,6 +176,12 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         (
             ConvProblem(2, 3, 16, 17, 5, 1, 1, direction="bwd_weights"),
             conv_lines_weights.Config(2, 2, 4, 2, 1, 64, 2),
+        ),
+    ),
+    "winograd_blocked_weights": (
+        (
+            ConvProblem(2, 5, 6, 7, 6, 3, 3, pad_w=1, direction="bwd_weights", layout="nhwc"),
+            winograd_blocked_weights.Config(4, 3, 2, 2, 1, 1, 3, 2, 2),
         ),
     ),
     "conv_mma": (

@@ -41,6 +41,7 @@ CPUS_ALONE = {
     "conv_lines_weights", "conv_pairs_weights", "conv_pixels_weights", "conv_register",
     "conv_register_weights",
     "gemm_amx", "gemm_pairs", "packed_lanes", "winograd_blocked",
+    "winograd_blocked_weights",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {
@@ -192,6 +193,7 @@ SUMS: dict[str, Callable[[Any], int]] = {
     "conv_register_weights": lambda one: one.item_c * one.vecs * 3,
     "conv_pixels_weights": lambda one: one.item_k * one.vecs * 3,
     "winograd_blocked": lambda one: one.item_t * one.item_k // one.vec_k,
+    "winograd_blocked_weights": lambda one: one.item_k * one.vecs,
     "attention_lanes": lambda one: one.sums * one.vectors,
 }
 """Vectors of sums of a work-item on processors, of layers with rows of three taps."""

@@ -25,6 +25,7 @@ DECLARING = {
     "gemm_register", "gemm_dot", "gemm_columns", "conv_register", "conv_register_weights",
     "conv_pixels_weights", "conv_lines_weights",
     "conv_as_gemm_register", "depthwise", "depthwise_weights", "winograd_blocked",
+    "winograd_blocked_weights",
 }  # fmt: skip
 
 

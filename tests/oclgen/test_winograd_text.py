@@ -104,11 +104,10 @@ def test_channels_last_has_a_family_for_cpus_and_one_that_reads_neighbours(direc
     """Work-items of a warp take its width of channels, in the transforms on both sides."""
     problem = replace(LAYER, in_channels=96, direction=direction, layout="nhwc")
     transforming = {one.NAME: one for one in families_for(problem) if one.NAME in TRANSFORMING}
-    blocked = transforming.pop("winograd_blocked", None)
-    assert (blocked is None) == (direction == "bwd_weights")
-    if blocked is not None:
-        assert blocked.DEFAULT.why_not(problem, CPU) is None
-        assert len(space_of(blocked.NAME, problem, GPU)) == 0
+    of_weights = direction == "bwd_weights"
+    blocked = transforming.pop("winograd_blocked_weights" if of_weights else "winograd_blocked")
+    assert blocked.DEFAULT.why_not(problem, CPU) is None
+    assert len(space_of(blocked.NAME, problem, GPU)) == 0
     [family] = transforming.values()
     assert "CPUs" in str(family.DEFAULT.why_not(problem, CPU))
     assert len(space_of(family.NAME, problem, CPU)) == 0
