@@ -104,6 +104,10 @@ class BaseConfig:
         """Return the problem that the kernels compute: of 1x1 convolutions it may be a product."""
         return problem
 
+    def tiled(self, problem: Any) -> Any:
+        """Return the problem whose results the tiles of a work-group cover: of some, a product."""
+        return self.computed(problem)
+
     def evened(self, problem: Any) -> frozenset[str]:
         """Return the operands whose rows are no multiple of 16 bytes, and are copied like others.
 

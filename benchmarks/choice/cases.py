@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from oclgen.keys import parse_key
 from oclgen.predictor.features import Features, of_problem, of_variant
-from oclgen.predictor.model import least_ms, rates_of
+from oclgen.predictor.model import least_ms
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 from tuned_db.files.table import Head, Row, read
@@ -57,13 +57,8 @@ class Case:
 
     @property
     def least_ms(self) -> NDArray[np.float64]:
-        """What the predicted time of each variant is counted from.
-
-        A GPU counts by the rates that it showed, a processor as dispatch does.
-        """
-        head = self.head
-        rates = rates_of(head.limits) if self.kind == "cpu" else (head.gflops, head.gbytes)
-        return np.array(least_ms(self.problem, self.variants, self.features, head.limits, rates))
+        """What the predicted time of each variant is counted from, as at dispatch."""
+        return np.array(least_ms(self.problem, self.variants, self.features, self.head.limits))
 
 
 def cases_of(table: Path) -> list[Case]:

@@ -6,31 +6,24 @@ missing, not zero. Nothing is measured here, and no text of a kernel is rendered
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil, log2, prod
-from typing import TypeGuard
 
 from oclgen.limits import Limits
 from oclgen.opencl.probe import TILES
-from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
+from oclgen.plan import Launch, Plan
+from oclgen.predictor import gpus
 from oclgen.predictor.processors import of_copies, of_registers, of_sizes
-from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
+from oclgen.predictor.products import Tiled, covered, is_predicted, product_of, tile_of, tiled
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 
 Features = dict[str, float]
-GROUPS_PER_UNIT = 32
-"""Work-groups that a compute unit of a GPU holds at once, however small they are."""
 SMALLEST = 1e-9
 """Replaces zero in a logarithm."""
 EVEN = 3.0
 """What `_evenness` says of rows of 8 items, 16 bytes of half precision."""
 ALIGNED = 8
 """Items of a row that vectors load at once: other sizes leave edges."""
-
-
-def is_predicted(problem: Problem) -> TypeGuard[GemmProblem | ConvProblem]:
-    """Say whether a model was made for such problems: products of floats and convolutions."""
-    return isinstance(problem, ConvProblem) or of_floats(problem)
 
 
 def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
@@ -44,32 +37,35 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     Raises:
         Exception: whatever a family raises for a config that is not valid.
     """
-    plan, values = variant.plan(problem), parameters_of(variant)
+    plan = variant.plan(problem)
     if limits.kind == "cpu":
-        return _on_processor(problem, variant, plan, values, limits)
+        return _on_processor(problem, variant, plan, limits)
+    tiles, main = tiled(problem, variant), _main(plan)
+    values = tiles.values if tiles.variant is variant else tiles.values | variant.values()
     return {
         **{f"config {name}": _number(value) for name, value in values.items()},
         **_of_plan(problem, plan, limits),
-        **_of_tiles(product_of(problem), values, _main(plan), limits),
+        **_of_tiles(tiles, main, limits),
+        **gpus.of_groups(problem, variant, plan, main, tiles, limits),
+        **gpus.of_copies(tiles),
+        **gpus.of_patches(problem, variant),
         **_of_rows(problem, variant),
     }
 
 
-def _on_processor(
-    problem: Problem,
-    variant: Variant,
-    plan: Plan,
-    values: Mapping[str, int | bool | str],
-    limits: Limits,
-) -> Features:
+def _on_processor(problem: Problem, variant: Variant, plan: Plan, limits: Limits) -> Features:
     """Return the same for a processor: by the product that is computed, with registers."""
+    values = variant.values()
     computed = variant.config.computed(problem)
     sizes = product_of(computed)
     registers = variant.config.in_registers(problem)
+    # `out_tile` are pixels; the model was made without the tiles of `gemm_columns`
+    is_tiled = "out_tile" not in values and ("tile_n" in values or "item_n" in values)
+    tile = tile_of(variant.config) if is_tiled else (0, 0)
     found = {
         **{f"config {name}": _number(value) for name, value in values.items()},
         **_of_plan(problem, plan, limits),
-        **_of_tiles(sizes, values, _main(plan), limits),
+        **_of_tiles(Tiled(sizes, variant, values, *tile, {}), _main(plan), limits),
         **of_sizes(sizes),
         **of_copies(problem, plan),
     }
@@ -109,34 +105,6 @@ def of_problem(problem: Problem, limits: Limits) -> Features:
 
 def _of_sizes(sizes: tuple[float, float, float, int]) -> Features:
     return {name: _log(size) for name, size in zip(("m", "n", "k", "batch"), sizes, strict=True)}
-
-
-def product_of(problem: Problem) -> tuple[float, float, float, int]:
-    """Return m, n, k and the batch of the product that a problem is, or is made of implicitly.
-
-    k of a strided gradient of the data is the mean over its phases, no whole number.
-    """
-    assert is_predicted(problem), problem.key()
-    if isinstance(problem, GemmProblem):
-        return problem.m, problem.n, problem.k, problem.batch
-    taps = problem.kernel_h * problem.kernel_w
-    inputs, outputs = (
-        channels // problem.groups for channels in (problem.in_channels, problem.out_channels)
-    )
-    pixels = problem.batch * problem.out_h * problem.out_w
-    if problem.direction == "fwd":
-        return outputs, pixels, inputs * taps, problem.groups
-    if problem.direction == "bwd_weights":
-        return outputs, inputs * taps, pixels, problem.groups
-    used = outputs * taps / (problem.stride_h * problem.stride_w)
-    return inputs, problem.batch * problem.height * problem.width, used, problem.groups
-
-
-def parameters_of(variant: Variant) -> dict[str, int | bool | str]:
-    """Return a config's values by name, those of the product within it among them."""
-    values = variant.values()
-    inner = values.pop("product", None)
-    return values if inner is None else {**Variant.from_text(str(inner)).values(), **values}
 
 
 def _of_product(problem: GemmProblem) -> Features:
@@ -184,7 +152,7 @@ def _of_plan(problem: Problem, plan: Plan, limits: Limits) -> Features:
     items = prod(main.local_size)
     groups = prod(main.global_size) / items
     units = limits.compute_units
-    resident = _resident(items, main.local_bytes, limits)
+    resident = gpus.resident(items, main.local_bytes, limits)
     rounds = groups / (units * resident)
     return {
         "launches": float(len(plan.launches)),
@@ -204,24 +172,13 @@ def _of_plan(problem: Problem, plan: Plan, limits: Limits) -> Features:
     }
 
 
-def _of_tiles(
-    sizes: tuple[float, float, float, int],
-    values: Mapping[str, int | bool | str],
-    main: Launch,
-    limits: Limits,
-) -> Features:
+def _of_tiles(tiles: Tiled, main: Launch, limits: Limits) -> Features:
     """Return what tiles of results waste and reuse, of families whose parameters say so."""
-
-    def size(axis: str) -> int:
-        whole = values.get(f"tile_{axis}")
-        items = int(values.get(f"item_{axis}", 0)) * int(values.get(f"local_{axis}", 1))
-        return int(whole or items)
-
-    m, n, k, _ = sizes
-    tile_m, tile_n = size("m"), size("n")
-    if not tile_m or not tile_n or "out_tile" in values:  # those are tiles of pixels
+    m, n, _, _ = tiles.sizes
+    tile_m, tile_n = tiles.tile_m, tiles.tile_n
+    if not tile_m or not tile_n:
         return {}
-    wasted = (m / _covered(m, tile_m), n / _covered(n, tile_n))
+    wasted = (m / covered(m, tile_m), n / covered(n, tile_n))
     accumulators = tile_m * tile_n / prod(main.local_size)
     return {
         "used of m": wasted[0],
@@ -230,13 +187,9 @@ def _of_tiles(
         "reuse of a tile": _log(tile_m * tile_n / (tile_m + tile_n)),
         "accumulators": _log(accumulators),
         "vectors of accumulators": _log(accumulators / limits.native_float_width),
-        "steps of a slice": _log(k / int(values.get("split_k", 1))),
-        "panel of b": _log(k / int(values.get("split_k", 1)) * tile_n),
+        "steps of a slice": _log(tiles.slice),
+        "panel of b": _log(tiles.slice * tile_n),
     }
-
-
-def _covered(extent: float, tile: int) -> int:
-    return ceil_div(ceil(extent), tile) * tile
 
 
 def _main(plan: Plan) -> Launch:
@@ -245,12 +198,6 @@ def _main(plan: Plan) -> Launch:
     Packing comes before it and sums come after it, with fewer work-items or less local memory.
     """
     return max(plan.launches, key=lambda one: (one.local_bytes, prod(one.global_size)))
-
-
-def _resident(items: int, local_bytes: int, limits: Limits) -> int:
-    """Return how many work-groups a compute unit of a GPU holds at once."""
-    by_local = limits.most_local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
-    return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
 
 
 def _evenness(items: int) -> float:

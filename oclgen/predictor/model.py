@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oclgen.limits import Limits
-from oclgen.predictor import processors
-from oclgen.predictor.features import Features, is_predicted, of_problem, of_variant
+from oclgen.predictor import gpus, processors
+from oclgen.predictor.features import Features, of_problem, of_variant
 from oclgen.predictor.forest import Forest
+from oclgen.predictor.products import is_predicted
 from oclgen.problem import Problem
 from oclgen.variant import Variant
 
@@ -26,10 +27,9 @@ MISSING = -99.0
 LAUNCH_MS = 0.004
 """Time below which no launch gets, roughly; it keeps the smallest problems' ratios finite."""
 RATES = {"cpu": (16.0, 25.0), "gpu": (460.0, 32.0), "other": (100.0, 8.0)}
-"""GFLOP/s, of a processor for each lane of its vectors, and GB/s of a compute unit. On a GPU they
-are of those that were known when its model was made, and rank no variants. A processor's model is
-made by these rates, too: those that were measured beside other programs differ by a factor of
-fifteen."""
+"""GFLOP/s, of a processor for each lane of its vectors, and GB/s of a compute unit. A processor's
+model is made by these rates: those that were measured beside other programs differ by a factor of
+fifteen. On a GPU they are of those that were known, and rank no variants."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def predict(problem: Problem, variants: Sequence[Variant], limits: Limits) -> li
         owned.append(own)
         planned.append(index)
     times = [inf] * len(variants)
-    least = least_ms(problem, [variants[at] for at in planned], owned, limits, rates_of(limits))
+    least = least_ms(problem, [variants[at] for at in planned], owned, limits)
     for index, ms, excess in zip(planned, least, model.excess(rows) if rows else (), strict=True):
         times[index] = ms * 2.0 ** float(excess)
     return times
@@ -173,28 +173,17 @@ def rates_of(limits: Limits) -> tuple[float, float]:
 
 
 def least_ms(
-    problem: Problem,
-    variants: Sequence[Variant],
-    features: Sequence[Features],
-    limits: Limits,
-    rates: tuple[float, float],
+    problem: Problem, variants: Sequence[Variant], features: Sequence[Features], limits: Limits
 ) -> list[float]:
-    """Return the times in ms that predictions are counted from: what a device needs at least.
-
-    On a GPU it is the roofline's time of the problem, for all variants alike. On a processor it
-    says more of each (`processors.least_ms`).
+    """Return the estimated times in ms that predictions are counted from (`processors`, `gpus`).
 
     Args:
-        problem: what is to be computed.
+        problem: what is computed.
         variants: each has a time.
         features: of each.
         limits: of the device.
-        rates: of fp32's multiply-adds in GFLOP/s, and of copies in GB/s.
     """
-    if limits.kind == "cpu":
-        pairs = zip(variants, features, strict=True)
-        return [
-            processors.least_ms(problem, one, own, limits, rates) + LAUNCH_MS for one, own in pairs
-        ]
-    gflops, gbytes = rates
-    return [max(problem.flops / gflops, problem.bytes / gbytes) * 1e-6 + LAUNCH_MS] * len(variants)
+    if limits.kind != "cpu":
+        return [gpus.least_ms(own) for own in features]
+    pairs, rates = zip(variants, features, strict=True), rates_of(limits)
+    return [processors.least_ms(problem, one, own, limits, rates) + LAUNCH_MS for one, own in pairs]

@@ -18,9 +18,10 @@ from oclgen.families.gemm import gemm_mma, gemm_pairs
 from oclgen.limits import Limits
 from oclgen.opencl.probe import TILES as PRODUCT_OF_TILES
 from oclgen.predictor import model as models
-from oclgen.predictor.features import EVEN, of_problem, of_variant, product_of
+from oclgen.predictor.features import EVEN, of_problem, of_variant
 from oclgen.predictor.forest import Forest
 from oclgen.predictor.model import MISSING, Model, least_ms, predict, rates_of, shipped
+from oclgen.predictor.products import product_of
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
@@ -178,7 +179,7 @@ def test_copies_of_operands_are_counted() -> None:
 
 def _least_ms(problem: Problem, variant: Variant, limits: Limits) -> float:
     features = of_variant(problem, variant, limits)
-    return least_ms(problem, [variant], [features], limits, rates_of(limits))[0]
+    return least_ms(problem, [variant], [features], limits)[0]
 
 
 def test_without_a_model_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
-from oclgen.problem import DTYPES, ConvProblem, Problem, Volume
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, Volume
 from oclgen.render import dtype_preamble, render
 
 NAME = "conv_mma"
@@ -94,6 +94,10 @@ class Config(BaseConfig):
             stages=self.stages, pending=self.pending, split_k=self.split_k, group_m=self.group_m,
             pack_a=pack_a, pack_b=forward > pack_a,
         )  # fmt: skip
+
+    def tiled(self, problem: ConvProblem) -> GemmProblem:
+        """Return the implicit product, its rows pixels in channels_last."""
+        return replace(_product(problem), batch=parts.products(problem))
 
     def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
         """Return this config with the slices of the reduction that `problem` wants.

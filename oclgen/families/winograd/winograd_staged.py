@@ -80,6 +80,10 @@ class Config(BaseConfig):
         """Return the multiply-adds of the products over the problem's."""
         return common.multiplied(problem, self.out_tile)
 
+    def tiled(self, problem: ConvProblem) -> GemmProblem:
+        """Return the product of all points."""
+        return gemm_problem(common.geometry(problem, self.out_tile))
+
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         geo = common.geometry(problem, self.out_tile)

@@ -1,0 +1,106 @@
+"""The product that a problem is or is made of, and the parameters and tiles of what computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, gcd
+from typing import Any, TypeGuard
+
+from oclgen.plan import ceil_div
+from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
+from oclgen.variant import Variant
+
+CHUNK_BYTES = 16
+"""What a work-item copies at once, of rows that are a multiple of it."""
+
+
+def is_predicted(problem: Problem) -> TypeGuard[GemmProblem | ConvProblem]:
+    """Say whether a model was made for such problems: products of floats and convolutions."""
+    return isinstance(problem, ConvProblem) or of_floats(problem)
+
+
+def product_of(problem: Problem) -> tuple[float, float, float, int]:
+    """Return m, n, k and the batch of the product that a problem is, or is made of implicitly.
+
+    k of a strided gradient of the data is the mean over its phases, no whole number.
+    """
+    assert is_predicted(problem), problem.key()
+    if isinstance(problem, GemmProblem):
+        return problem.m, problem.n, problem.k, problem.batch
+    taps = problem.kernel_h * problem.kernel_w
+    inputs, outputs = (
+        channels // problem.groups for channels in (problem.in_channels, problem.out_channels)
+    )
+    pixels = problem.batch * problem.out_h * problem.out_w
+    if problem.direction == "fwd":
+        return outputs, pixels, inputs * taps, problem.groups
+    if problem.direction == "bwd_weights":
+        return outputs, inputs * taps, pixels, problem.groups
+    used = outputs * taps / (problem.stride_h * problem.stride_w)
+    return inputs, problem.batch * problem.height * problem.width, used, problem.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A product and the tiles by which work-groups cover its results.
+
+    Attributes:
+        sizes: m, n, k and the batch.
+        variant: whose parameters these are: it computes the product.
+        values: its parameters by name.
+        tile_m: rows of results of a work-group, 0 where no parameter says so.
+        tile_n: columns.
+        chunks: bytes that a work-item copies at once of each operand, by role: fewer where rows
+            are no multiple of 16 bytes, and are neither packed nor copied as if they were even.
+            Of implicit products nothing is said.
+    """
+
+    sizes: tuple[float, float, float, int]
+    variant: Variant
+    values: dict[str, int | bool | str]
+    tile_m: int
+    tile_n: int
+    chunks: dict[str, int]
+
+    @property
+    def slice(self) -> float:
+        """Steps of the reduction that a work-group adds."""
+        return self.sizes[2] / int(self.values.get("split_k", 1))
+
+
+def tiled(problem: Problem, variant: Variant) -> Tiled:
+    """Return the product that a variant's tiles cover, with the parameters of the one within it."""
+    text = getattr(variant.config, "gemm", None)
+    inner = Variant.from_text(text) if isinstance(text, str) else variant
+    sizes = product_of(variant.config.tiled(problem))
+    computed = variant.config.computed(problem)
+    chunks = _chunks(computed, variant.config) if isinstance(computed, GemmProblem) else {}
+    return Tiled(sizes, inner, inner.values(), *tile_of(inner.config), chunks)
+
+
+def _chunks(product: GemmProblem, config: Any) -> dict[str, int]:
+    evened, size = config.evened(product), DTYPES[product.dtype]
+
+    def chunk(role: str, row: int) -> int:
+        is_even = role in evened or getattr(config, f"pack_{role}", False)
+        return CHUNK_BYTES if is_even else gcd(row * size, CHUNK_BYTES)
+
+    return {
+        "a": chunk("a", product.m if product.trans_a else product.k),
+        "b": chunk("b", product.k if product.trans_b else product.n),
+    }
+
+
+def tile_of(config: Any) -> tuple[int, int]:
+    """Return rows and columns of results of a work-group, 0 where no parameters say so."""
+
+    def extent(axis: str) -> int:
+        items = getattr(config, f"item_{axis}", 0) * getattr(config, f"local_{axis}", 1)
+        return int(getattr(config, f"tile_{axis}", items))
+
+    return extent("m"), extent("n")
+
+
+def covered(extent: float, tile: int) -> int:
+    """Return the least multiple of a tile that is no less than an extent."""
+    return ceil_div(ceil(extent), tile) * tile
