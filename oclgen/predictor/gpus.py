@@ -169,10 +169,19 @@ def _work(problem: Problem, multiply_adds: float, tiles: Tiled, groups: float, i
         multiply_adds,
         _rate(tiles, size, has_tma),
         multiply_adds * (1 / tile_m + 1 / tile_n) * size * (UNEVEN if is_uneven else 1),
-        max(multiply_adds / results / depth, 1.0),
+        max(multiply_adds / results / depth, 1.0) * _longest(problem),
         _ahead(values),
         OTHER_REGISTERS + sums,
     )
+
+
+def _longest(problem: Problem) -> float:
+    """Return the taps of the phase of a strided gradient that has most, over their mean."""
+    if not isinstance(problem, ConvProblem) or problem.direction != "bwd_data":
+        return 1.0
+    rows = ceil_div(problem.kernel_h, problem.stride_h) * problem.stride_h / problem.kernel_h
+    columns = ceil_div(problem.kernel_w, problem.stride_w) * problem.stride_w / problem.kernel_w
+    return rows * columns
 
 
 def _depth(values: Values, size: int) -> int:
