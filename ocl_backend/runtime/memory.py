@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,14 @@ from ocl_backend.runtime import compiling, shim
 SUBMITTER_VARIABLE = "OCLGEN_SUBMITTER"
 FEWEST_CORES = 4
 """With fewer a thread of its own takes a core from the model, autograd or the driver."""
+
+
+class Submission(IntEnum):
+    """Who hands a device's commands to its driver: `How` of csrc/runtime/submitter.cpp."""
+
+    EACH_CALL = 0
+    THREAD = 1
+    BATCHES = 2
 
 
 @cache
@@ -52,7 +61,7 @@ def open_devices() -> tuple[Device, ...]:
             library.ocl_enforce_largest(ctypes.c_int(index))
         own = not device.handle.host_unified_memory
         set_own_memory(index, own)
-        set_submitter(index, wants_submitter(own))
+        set_submission(index, submission(own, on_cpu=limits.kind == "cpu"))
     if found:
         found[0].expect()  # a network is about to be moved there
     return found
@@ -68,21 +77,27 @@ def set_own_memory(index: int, own: bool) -> None:
     shim.library().ocl_set_own_memory(ctypes.c_int(index), ctypes.c_int(own))
 
 
-def wants_submitter(own_memory: bool) -> bool:
-    """Return whether a thread of its own hands a device's commands to the driver.
+def submission(own_memory: bool, on_cpu: bool) -> Submission:
+    """Return who hands a device's commands to its driver, as the environment or its cores say.
 
-    On a processor the kernels need its core, and on few cores the model does.
+    On a processor the kernels need its core, and on few cores the model does. On the only core a
+    command that wakes the kernels' threads takes the core from the model, so batches do it.
 
     Args:
         own_memory: whether the device's memory is not the host's.
+        on_cpu: whether the device is a processor.
     """
-    wish = os.environ.get(SUBMITTER_VARIABLE, "")
-    return wish == "1" if wish else own_memory and system.cores() >= FEWEST_CORES
+    if wish := os.environ.get(SUBMITTER_VARIABLE, ""):
+        return Submission(int(wish))
+    cores = system.cores()
+    if own_memory and cores >= FEWEST_CORES:
+        return Submission.THREAD
+    return Submission.BATCHES if on_cpu and cores == 1 else Submission.EACH_CALL
 
 
-def set_submitter(index: int, on: bool) -> None:
-    """Let a thread hand the commands of device `index` to its driver, or no longer."""
-    shim.library().ocl_set_submitter(ctypes.c_int(index), ctypes.c_int(on))
+def set_submission(index: int, who: Submission) -> None:
+    """Say who hands the commands of device `index` to its driver from now on."""
+    shim.library().ocl_set_submitter(ctypes.c_int(index), ctypes.c_int(who))
 
 
 def stop_submitters() -> None:

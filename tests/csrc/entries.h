@@ -32,7 +32,7 @@ void ocl_take_interrupts_with(int (*ensure)(), void (*release)(int), int (*take)
                               void (*back)(void*, void*, void*));
 void ocl_note_interrupt();
 int ocl_wait_for_programs(int device);
-void ocl_set_submitter(int device, int on);
+void ocl_set_submitter(int device, int how);
 void ocl_stop_submitters();
 void ocl_drop_deferred();
 void ocl_sequence_await(void* sequence, int64_t number);

@@ -1,4 +1,5 @@
-// The thread that hands commands to the driver: order, memory, failures, a full ring, its end.
+// The thread or batches that hand commands to the driver: order, memory, failures, a full ring, its
+// end.
 #include "runtime/submitter.h"
 
 #include <c10/util/Exception.h>
@@ -16,10 +17,12 @@ using namespace tests;
 
 namespace {
 
-// Device 0 has the thread, and its log is empty.
+constexpr int kThread = 1, kBatches = 2;
+
+// Device 0 has the thread, or submits batches, and its log is empty.
 struct On {
-  On() {
-    ocl_set_submitter(0, 1);
+  explicit On(int how = kThread) {
+    ocl_set_submitter(0, how);
     fake::clear_log();
   }
   ~On() {
@@ -213,11 +216,42 @@ TEST_CASE("threads hand over commands while others empty the cache and switch th
     --running;
   };
   std::thread first(work), second(work);
-  while (running) {
+  for (int turn = 0; running; ++turn) {
     ocl::empty_cache(0);
-    ocl_set_submitter(0, running % 2);
+    ocl_set_submitter(0, turn % 3);
   }
   first.join();
   second.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("a batch waits for a call that needs it, or until it is full") {
+  const On on(kBatches);
+  const auto one = accepted("one"), two = accepted("two");
+  const auto a = items(), b = items();
+  fill(a, 1);
+  CHECK(hand_over(*one, a, b, 10) == 0);
+  CHECK(hand_over(*two, b, a, 100) == 0);
+  CHECK(fake::log().empty());
+  CHECK(value_of(a) == 111);
+  CHECK(fake::log().size() >= 2);
+  REQUIRE(ocl::drain(0) == 0);
+  fake::clear_log();
+  for (int count = 0; count < 100; ++count) CHECK(hand_over(*one, a, b, 10) == 0);
+  CHECK(fake::log().size() == 96);
+  ocl_set_submitter(0, kThread);
+  CHECK(fake::log().size() == 100);
+}
+
+TEST_CASE("a failure within a batch is told by the next command") {
+  const On on(kBatches);
+  const auto one = accepted("one");
+  const auto a = items(), b = items();
+  fill(a, 1);
+  REQUIRE(ocl::drain(0) == 0);
+  fake::next_launch_fails = ocl::CL_OUT_OF_RESOURCES;
+  CHECK(hand_over(*one, a, b, 10) == 0);
+  CHECK(ocl::drain(0) != 0);
+  CHECK(hand_over(*one, a, b, 10) == 0);
+  CHECK(value_of(b) == 11);
 }

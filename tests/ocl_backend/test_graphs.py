@@ -19,15 +19,15 @@ from ocl_backend.runtime import memory
 from tests.ocl_backend.cpu_twin import ocl, place
 
 
-@pytest.fixture(params=[False, True], ids=["direct", "submitter"])
+@pytest.fixture(params=list(memory.Submission), ids=lambda who: who.name.lower())
 def there(device: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Return the device as torch knows it, whose commands a thread submits or not."""
+    """Return the device as torch knows it, whose commands calls, a thread or batches submit."""
     where = place(device)
-    memory.set_submitter(where.index, request.param)
+    memory.set_submission(where.index, request.param)
     with ocl.device(where.index):
         yield where
     ocl.synchronize(where)
-    memory.set_submitter(where.index, False)
+    memory.set_submission(where.index, memory.Submission.EACH_CALL)
 
 
 def captured(function: Callable[[], Any], warm: int = 2) -> tuple[Any, Any]:

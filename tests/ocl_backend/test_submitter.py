@@ -1,4 +1,4 @@
-"""The thread that hands a device's commands to its driver: tests/csrc has it without torch."""
+"""Commands that a thread or batches hand to the driver: tests/csrc has the thread without torch."""
 
 from __future__ import annotations
 
@@ -13,38 +13,43 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ocl_backend.runtime import memory
+from ocl_backend.runtime.memory import Submission
 from oclgen import system
 from tests.ocl_backend.cpu_twin import place
 
 SYNC = "index 7 is out of bounds"
 
 
-@pytest.fixture
-def by_thread(device: Any) -> Iterator[Any]:
-    """Return the device as torch knows it, with its thread on."""
+@pytest.fixture(params=[Submission.BATCHES, Submission.THREAD], ids=lambda who: who.name.lower())
+def late(device: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return the device as torch knows it, whose commands reach the driver behind their calls."""
     there = place(device)
-    memory.set_submitter(there.index, True)
+    memory.set_submission(there.index, request.param)
     yield there
     torch.ocl.synchronize(there)
-    memory.set_submitter(there.index, False)
+    memory.set_submission(there.index, Submission.EACH_CALL)
 
 
 @pytest.mark.parametrize(
-    ("own_memory", "cores", "wish", "wanted"),
+    ("own_memory", "on_cpu", "cores", "wish", "wanted"),
     [
-        (True, 4, "", True),
-        (True, 3, "", False),
-        (False, 64, "", False),
-        (False, 1, "1", True),
-        (True, 64, "0", False),
+        (True, False, 4, "", Submission.THREAD),
+        (True, False, 3, "", Submission.EACH_CALL),
+        (False, False, 1, "", Submission.EACH_CALL),
+        (False, True, 64, "", Submission.EACH_CALL),
+        (False, True, 1, "", Submission.BATCHES),
+        (False, True, 1, "1", Submission.THREAD),
+        (True, False, 64, "0", Submission.EACH_CALL),
+        (False, True, 2, "2", Submission.BATCHES),
     ],
 )
-def test_the_thread_is_for_devices_that_leave_the_host_a_core(
-    own_memory: bool, cores: int, wish: str, wanted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_needs_a_core_and_batches_serve_the_only_one(
+    own_memory: bool, on_cpu: bool, cores: int, wish: str, wanted: Submission,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(system, "cores", lambda: cores)
     monkeypatch.setenv(memory.SUBMITTER_VARIABLE, wish)
-    assert memory.wants_submitter(own_memory) == wanted
+    assert memory.submission(own_memory, on_cpu) == wanted
 
 
 def trained(device: Any, steps: int = 6) -> list[Any]:
@@ -64,17 +69,17 @@ def trained(device: Any, steps: int = 6) -> list[Any]:
     return [parameter.detach().cpu() for parameter in network.parameters()]
 
 
-def test_training_gives_the_same_bits(by_thread: Any) -> None:
-    with_thread = trained(by_thread)
-    memory.set_submitter(by_thread.index, False)
-    for ours, theirs in zip(with_thread, trained(by_thread), strict=True):
+def test_training_gives_the_same_bits(late: Any) -> None:
+    later = trained(late)
+    memory.set_submission(late.index, Submission.EACH_CALL)
+    for ours, theirs in zip(later, trained(late), strict=True):
         assert torch.equal(ours, theirs)
 
 
-def test_memory_that_comes_and_goes_keeps_what_was_written(by_thread: Any) -> None:
+def test_memory_that_comes_and_goes_keeps_what_was_written(late: Any) -> None:
     kept = []
     for number in range(200):
-        x = torch.full((64 + 16 * (number % 7),), float(number), device=by_thread)
+        x = torch.full((64 + 16 * (number % 7),), float(number), device=late)
         y = x * 2
         del x
         if number % 20 == 0:
@@ -84,8 +89,8 @@ def test_memory_that_comes_and_goes_keeps_what_was_written(by_thread: Any) -> No
         assert (result.cpu() == 2 * number + 1).all()
 
 
-def test_copies_and_writes_keep_their_order(by_thread: Any) -> None:
-    x = torch.zeros(32, device=by_thread)
+def test_copies_and_writes_keep_their_order(late: Any) -> None:
+    x = torch.zeros(32, device=late)
     seen = []
     for number in range(50):
         x.copy_(torch.full((32,), float(number)))  # a staged write
@@ -95,19 +100,19 @@ def test_copies_and_writes_keep_their_order(by_thread: Any) -> None:
         assert (copy.cpu() == number).all()
 
 
-def test_a_wrong_index_is_told_by_the_next_call_that_waits(by_thread: Any) -> None:
-    x, wrong = torch.ones(7, device=by_thread), torch.tensor([7], device=by_thread)
+def test_a_wrong_index_is_told_by_the_next_call_that_waits(late: Any) -> None:
+    x, wrong = torch.ones(7, device=late), torch.tensor([7], device=late)
     for _ in range(4):
         x[wrong - 6]
-    torch.ocl.synchronize(by_thread)
+    torch.ocl.synchronize(late)
     x[wrong]
     with pytest.raises(torch.AcceleratorError, match=SYNC):
-        torch.ocl.synchronize(by_thread)
+        torch.ocl.synchronize(late)
     assert x.sum().item() == 7
 
 
-def test_profiles_see_every_command_of_their_time(by_thread: Any) -> None:
-    x = torch.ones(100, device=by_thread)
+def test_profiles_see_every_command_of_their_time(late: Any) -> None:
+    x = torch.ones(100, device=late)
     for _ in range(5):
         x.exp()
     with torch.ocl.profile(file=None) as seen:
@@ -115,7 +120,8 @@ def test_profiles_see_every_command_of_their_time(by_thread: Any) -> None:
     assert [command.name for command in seen.commands] == ["pointwise_exp_kernel"]
 
 
-def test_a_process_ends_behind_what_its_thread_has() -> None:
+@pytest.mark.parametrize("who", [Submission.BATCHES, Submission.THREAD])
+def test_a_process_ends_behind_what_was_not_submitted(who: Submission) -> None:
     program = (
         "import torch, ocl_backend\n"
         "x = torch.ones(1000, device='ocl')\n"
@@ -123,7 +129,7 @@ def test_a_process_ends_behind_what_its_thread_has() -> None:
         "print(x[0].item())\n"
         "for _ in range(300): x = x + 1\n"
     )
-    environment = os.environ | {memory.SUBMITTER_VARIABLE: "1"}
+    environment = os.environ | {memory.SUBMITTER_VARIABLE: str(int(who))}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )

@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     number, calls = given.only or 0, 0
     while given.only is not None or time.monotonic() < end:
         name = f"{seed}:{number}"
-        memory.set_submitter(given.device.index, number // 2 % 2 == 1)  # half by the thread
+        memory.set_submission(given.device.index, memory.Submission(number // 2 % 3))
         program: Any = draw_calls(name) if number % 2 else draw(name)
         try:
             run: Any = check_calls if number % 2 else check

@@ -26,6 +26,11 @@ constexpr auto kAwake = std::chrono::microseconds(200);
 constexpr auto kBusyWait = std::chrono::milliseconds(1);
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr int kLooks = 64;  // between two looks at the clock
+// Commands of a batch: a model in Python enqueues them in about a millisecond.
+constexpr uint64_t kBatch = 32;
+
+// Who hands commands to the driver: `Submission` of memory.py.
+enum How : int { kEachCall = 0, kThread = 1, kBatches = 2 };
 
 struct Command {
   Handle command;
@@ -35,7 +40,7 @@ struct Command {
 class Submitter {
  public:
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  void turn(bool on);
+  void turn(c10::DeviceIndex device, How how);
   int push(c10::DeviceIndex device, Prepared& command, const Resolved& resolved);
   void await_all(c10::DeviceIndex device) {
     wait_for(pushed_.load(std::memory_order_acquire), device);
@@ -45,12 +50,14 @@ class Submitter {
     return take_failure();
   }
   bool has(uint64_t ticket) const { return done_.load(std::memory_order_acquire) >= ticket; }
-  void stop();
+  void stop(c10::DeviceIndex device);
 
  private:
   bool try_push(Prepared& command, const Resolved& resolved);
   void wait_for(uint64_t ticket, c10::DeviceIndex device);
+  void end_thread();
   void retry(c10::DeviceIndex device);
+  bool submit_batch(c10::DeviceIndex device);
   int take_failure();
   void note(int status);
   void pop(uint64_t at);
@@ -64,8 +71,10 @@ class Submitter {
   std::thread thread_;                          // guarded by `pushing_`
   // whether the driver lacks it for the command at `done_`: a thread that waits makes room
   std::atomic<bool> lacks_memory_{false};
-  std::recursive_mutex retrying_;  // held by that thread
-  std::atomic<bool> is_on_{false}, is_asleep_{false}, is_over_{false};
+  std::recursive_mutex retrying_;  // held by that thread, and by one that submits a batch
+  bool is_submitting_ = false;     // a batch; guarded by `retrying_`
+  std::atomic<bool> is_on_{false}, has_thread_{false}, is_leaving_{false};
+  std::atomic<bool> is_asleep_{false}, is_over_{false};
   std::mutex sleeping_;
   std::condition_variable awake_;
   std::atomic<bool> has_failed_{false};
@@ -89,16 +98,30 @@ void relax() {
 #endif
 }
 
-// Starts the thread if there is none. Where the system has none left, calls submit by themselves.
-void Submitter::turn(bool on) try {
+// Starts the thread or ends it. Where the system has none left, calls submit by themselves.
+void Submitter::turn(c10::DeviceIndex device, How how) try {
+  await_all(device);
+  const PatientLock no_batch(retrying_);
   const std::lock_guard<std::mutex> lock(pushing_);
-  if (on && !is_over_ && !thread_.joinable()) {
-    ring_.resize(kRoom);
+  if (how && !is_over_) ring_.resize(kRoom);
+  if (how != kThread) {
+    end_thread();
+  } else if (!has_thread_ && !is_over_) {
     thread_ = std::thread([this] { run(); });
+    has_thread_ = true;
   }
-  is_on_ = on && !is_over_;
+  is_on_ = how && !is_over_;
 } catch (const std::system_error&) {
   is_on_ = false;
+}
+
+// Commands that it leaves because the driver lacks memory are submitted by the next thread that
+// waits.
+void Submitter::end_thread() {
+  is_leaving_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+  is_leaving_ = has_thread_ = lacks_memory_ = false;
 }
 
 bool Submitter::try_push(Prepared& command, const Resolved& resolved) {
@@ -117,7 +140,11 @@ int Submitter::push(c10::DeviceIndex device, Prepared& command, const Resolved& 
   if (const int status = take_failure()) return status;
   while (!try_push(command, resolved))
     wait_for(pushed_.load(std::memory_order_acquire) - kRoom + 1, device);
-  if (is_asleep_.load()) wake();
+  if (!has_thread_) {
+    if (pushed_.load() - done_.load() >= kBatch) submit_batch(device);
+  } else if (is_asleep_.load()) {
+    wake();
+  }
   return kOk;
 }
 
@@ -125,6 +152,7 @@ void Submitter::wait_for(uint64_t ticket, c10::DeviceIndex device) {
   if (has(ticket)) return;
   const auto begin = Clock::now();
   for (int looks = 1; !has(ticket) && !is_over_; ++looks) {
+    if (!has_thread_ && submit_batch(device)) return;
     if (lacks_memory_.load(std::memory_order_acquire)) retry(device);
     relax();
     if (looks % kLooks == 0 && Clock::now() - begin > kBusyWait) std::this_thread::sleep_for(kNap);
@@ -141,6 +169,25 @@ void Submitter::retry(c10::DeviceIndex device) {
   note(entry.command->submit(entry.words.data()));
   lacks_memory_ = false;
   pop(at);
+}
+
+// Submits what waits in the ring, in the calling thread; not if a thread of its own began to.
+bool Submitter::submit_batch(c10::DeviceIndex device) {
+  const PatientLock lock(retrying_);
+  if (has_thread_) return false;
+  if (std::exchange(is_submitting_, true)) return true;  // an emptied cache called Python
+  for (uint64_t at = done_.load(); at < pushed_.load(std::memory_order_acquire); ++at) {
+    Command& entry = ring_[at % kRoom];
+    int status = entry.command->submit(entry.words.data());
+    if (status == kOutOfMemory) {
+      empty_cache(device);
+      status = entry.command->submit(entry.words.data());
+    }
+    note(status);
+    pop(at);
+  }
+  is_submitting_ = false;
+  return true;
 }
 
 int Submitter::take_failure() {
@@ -166,7 +213,7 @@ void Submitter::pop(uint64_t at) {
 }
 
 void Submitter::run() {
-  for (uint64_t at = 0; await(at); ++at) {
+  for (uint64_t at = done_.load(); await(at); ++at) {
     Command& entry = ring_[at % kRoom];
     const int status = entry.command->submit(entry.words.data());
     if (status != kOutOfMemory) {
@@ -176,7 +223,7 @@ void Submitter::run() {
     }
     lacks_memory_ = true;
     while (!has(at + 1)) {
-      if (is_over_) return;
+      if (is_over_ || is_leaving_) return;
       std::this_thread::sleep_for(kNap);
     }
   }
@@ -184,7 +231,7 @@ void Submitter::run() {
 
 // Waits for the command at a place; returns whether there is one.
 bool Submitter::await(uint64_t at) {
-  const auto is_there = [&] { return pushed_.load() > at || is_over_.load(); };
+  const auto is_there = [&] { return pushed_.load() > at || is_over_ || is_leaving_; };
   const auto begin = Clock::now();
   for (int looks = 1; !is_there(); ++looks) {
     relax();
@@ -202,11 +249,11 @@ void Submitter::wake() {
   awake_.notify_one();
 }
 
-void Submitter::stop() {
+void Submitter::stop(c10::DeviceIndex device) {
+  await_all(device);
   is_on_ = false;
   is_over_ = true;
-  wake();
-  if (thread_.joinable()) thread_.join();
+  end_thread();
 }
 
 }  // namespace
@@ -256,14 +303,15 @@ cl_command_queue queue_of(c10::DeviceIndex device) {
 
 extern "C" {
 
-// Whether a thread hands the device's commands to its driver from now on.
-void ocl_set_submitter(int device, int on) {
-  ocl::submitter_of(c10::DeviceIndex(device)).turn(on != 0);
+// Who hands the device's commands to its driver from now on: a `How`.
+void ocl_set_submitter(int device, int how) {
+  const auto index = c10::DeviceIndex(device);
+  ocl::submitter_of(index).turn(index, ocl::How(how));
 }
 
 // Ends the threads after the commands that they have: the process ends.
 void ocl_stop_submitters() {
-  for (int device = 0; device < ocl::device_count(); ++device)
-    ocl::submitter_of(c10::DeviceIndex(device)).stop();
+  for (c10::DeviceIndex device = 0; device < ocl::device_count(); ++device)
+    ocl::submitter_of(device).stop(device);
 }
 }

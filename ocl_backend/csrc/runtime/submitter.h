@@ -4,6 +4,10 @@
 //
 //     Prepared::enqueue -> hand_over -> ring of commands -> Prepared::submit in the thread
 //
+// Where a processor's only core runs the model and the kernels, there is no such thread: calls fill
+// the ring, and one of them submits the whole batch. A command that finds the threads of the
+// driver asleep wakes them, and they take the core from the caller; of a batch only one does.
+//
 // Commands keep their order. Whatever else uses a device's queue takes it from `queue_of`, which
 // waits until the driver has all commands that were handed over before. A command goes through the
 // thread only if the driver has accepted it once: a launch that the driver refuses is an error of
@@ -37,12 +41,13 @@ inline cl_mem buffer_of(int64_t word) {
   return reinterpret_cast<cl_mem>(static_cast<intptr_t>(word));
 }
 
-// Hands a command over: to the device's thread if that is on, no profiler listens and the command
-// `may_be_late`; else to the driver. While this thread captures a graph, that records it. Returns a
-// `Status`, also of an earlier command that failed in the thread; then this command is dropped.
+// Hands a command over: to the device's thread or batch if there is one, no profiler listens and
+// the command `may_be_late`; else to the driver. While this thread captures a graph, that records
+// it. Returns a `Status`, also of an earlier command that failed in the thread; then this command
+// is dropped.
 int hand_over(c10::DeviceIndex device, Prepared& command, const Resolved& resolved,
               bool may_be_late);
-// Waits until the driver has all commands of the thread; returns a `Status` as above.
+// Waits until the driver has all commands of the ring; returns a `Status` as above.
 int drain(c10::DeviceIndex device);
 // Waits in the same way, and leaves the failure to the next call.
 void await_submission(c10::DeviceIndex device);

@@ -243,6 +243,7 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         },
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         load_part=parts.load_part(config.wide),
+        ask_for=render("attention_ask_for"),
         power=parts.power_of_two(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,

@@ -9,6 +9,7 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 rows        rows of a work-item
 vec         lanes of a vector, and keys at a time
 ahead       later keys and values that are asked for, as those of a next page are not by the processor; 0: none
+ask_for     text of attention_ask_for.cl.mako
 line_items  items of 64 bytes
 dim, dim_v  items of a row of q and k, and of v: whole vectors
 seen        which keys a query sees: see `Seen`
@@ -24,7 +25,7 @@ aligned     vectors of it are loaded from multiples of 16 bytes alone
     def asked(row, pitch, items):
         """Yield the lines that ask for a later row, into the second cache."""
         for item in range(0, items if ahead else 0, line_items):
-            yield f"__builtin_prefetch({row} + {ahead} * {pitch} + {item}, 0, 2);"
+            yield f"ASK_FOR({row} + {ahead} * {pitch} + {item}, 2);"
 
     def scores(first, count):
         """Yield the lines that leave in `t{first}_{count}r` the sums of `count` keys, by row."""
@@ -44,6 +45,9 @@ aligned     vectors of it are loaded from multiples of 16 bytes alone
             yield f"const {vf} t{first}_{count}_{r} = NEIGHBOURS(t{first}_{half}_{r}, t{first + half}_{half}_{r});"
 %>\
 ${preamble}
+% if ahead:
+${ask_for}\
+% endif
 // sums of neighbouring lanes, those of a before those of b
 #define NEIGHBOURS(a, b) ((${vf})((a).even, (b).even) + (${vf})((a).odd, (b).odd))
 #define SUM2(v) ((v).lo + (v).hi)
