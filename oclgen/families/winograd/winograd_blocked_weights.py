@@ -170,7 +170,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 
 def _guess(geo: Geometry, limits: Limits, most: int) -> Config:
-    """Return the config whose M has at most so many bytes, in blocks that are near to squares."""
+    """Return the config whose M has at most `most` bytes, in blocks that are near to squares."""
     width = min(limits.native_float_width, 1 << min(geo.channels, geo.filters).bit_length() - 1)
     vecs = min(2, geo.channels // width)
     held = most // (FLOAT * geo.points)
@@ -191,7 +191,7 @@ def _guess(geo: Geometry, limits: Limits, most: int) -> Config:
 
 
 def _parts(count: int, step: int, most: int) -> int:
-    """Return the steps of a block: at most so many items, and equal blocks of all."""
+    """Return the steps of a block: at most `most` items, and equal blocks of all."""
     steps = max(count // step, 1)
     return ceil_div(steps, ceil_div(steps, max(most // step, 1)))
 

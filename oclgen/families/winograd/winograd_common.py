@@ -39,7 +39,7 @@ Workspaces = tuple[tuple[str, int], ...]
 """Role and bytes of each."""
 OUT_TILES = (2, 3, 4, 5, 6)
 GUESSED_TILES = (5, 4, 3, 2)
-"""Tiles that are guessed on CPUs, as far as a filter has them: the largest multiply least. Tiles of
+"""Tiles that are guessed on CPUs, where a filter has them: the largest multiply least. Tiles of
 6 for 3x3 transform 64 points where those of 4 transform 36."""
 KERNELS = (2, 3, 4, 5, 6, 7)
 """Rows and columns of filters for which there are tiles of at least two results a row."""
