@@ -86,9 +86,15 @@ def submission(own_memory: bool, on_cpu: bool) -> Submission:
     Args:
         own_memory: whether the device's memory is not the host's.
         on_cpu: whether the device is a processor.
+
+    Raises:
+        ValueError: `OCLGEN_SUBMITTER` is no number of a `Submission`.
     """
     if wish := os.environ.get(SUBMITTER_VARIABLE, ""):
-        return Submission(int(wish))
+        known = {str(int(who)): who for who in Submission}
+        if wish not in known:
+            raise ValueError(f"{SUBMITTER_VARIABLE}={wish!r}; it must be one of {', '.join(known)}")
+        return known[wish]
     cores = system.cores()
     if own_memory and cores >= FEWEST_CORES:
         return Submission.THREAD

@@ -52,6 +52,12 @@ def test_a_thread_needs_a_core_and_batches_serve_the_only_one(
     assert memory.submission(own_memory, on_cpu) == wanted
 
 
+def test_a_wish_that_is_no_way_to_submit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(memory.SUBMITTER_VARIABLE, "yes")
+    with pytest.raises(ValueError, match="OCLGEN_SUBMITTER='yes'; it must be one of 0, 1, 2"):
+        memory.submission(own_memory=True, on_cpu=False)
+
+
 def trained(device: Any, steps: int = 6) -> list[Any]:
     """Return the weights of a small network behind some steps."""
     torch.manual_seed(0)

@@ -311,7 +311,9 @@ void ocl_set_submitter(int device, int how) {
 
 // Ends the threads after the commands that they have: the process ends.
 void ocl_stop_submitters() {
-  for (c10::DeviceIndex device = 0; device < ocl::device_count(); ++device)
-    ocl::submitter_of(device).stop(device);
+  for (int device = 0; device < ocl::device_count(); ++device) {
+    const auto index = c10::DeviceIndex(device);
+    ocl::submitter_of(index).stop(index);
+  }
 }
 }
