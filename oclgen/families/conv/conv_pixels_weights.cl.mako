@@ -16,6 +16,7 @@ taps                taps of a row
 vec, vecs           lanes of a vector; vectors of input channels
 item_k, loop_k      output channels of a block; blocks of a work-item
 tile                positions of a tile: whole rows, or a part of one
+store_depths        text of the function that stores weights by their strides
 split               slices of rows, each of which writes a plane of sums (summed by sum_planes)
 </%doc>
 <%!
@@ -46,20 +47,7 @@ ${preamble}
 #define Y_PIXEL (GROUPS * CHANNELS)
 
 % if strides:
-// Stores weights of ${vec} neighbouring input channels.
-void store_depths(const ${vf} value, __global elem_t *out, const long w_depth)
-{
-    if (w_depth == 1) {
-        STORE${vec}(value, out);
-        return;
-    }
-    float lanes[${vec}];
-    vstore${vec}(value, 0, lanes);
-    for (int i = 0; i < ${vec}; ++i) {
-        STORE1(lanes[i], out + i * w_depth);
-    }
-}
-
+${store_depths}
 % endif
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void conv_pixels_weights(

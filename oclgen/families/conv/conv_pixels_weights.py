@@ -25,7 +25,7 @@ from oclgen.families.gemm import gemm_pairs
 from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
 from oclgen.families.parts.blocking import waste
 from oclgen.families.parts.planes import FLOAT_BYTES, PLANES, planes_space
-from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.families.parts.strided_weights import store_depths, strided_weights
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Parts, Tile, Vector
@@ -187,6 +187,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             NAME,
             **asdict(config),
             preamble=dtype_preamble(problem.dtype),
+            store_depths=store_depths(config.vec),
             sizes={name: value for name, value in sizes.items() if name not in given},
             given=given,
             taps=part.cols.taps,

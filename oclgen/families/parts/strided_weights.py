@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from oclgen.plan import Arg, Scalar, buffer
 from oclgen.problem import ConvProblem
+from oclgen.render import render
 
 STRIDES = ("w_stride_0", "w_stride_1", "w_stride_2", "w_stride_3")
 """Names of the scalars that are the strides of w [out_channels, in_channels, rows, columns]."""
@@ -15,6 +16,15 @@ STRIDES = ("w_stride_0", "w_stride_1", "w_stride_2", "w_stride_3")
 VOLUME_STRIDES = (*STRIDES, "w_stride_slice", "w_slice_channels")
 """The same of a volume, whose channels lie apart by taps along the depth: the stride of these taps,
 and how many channels of a slice w has. Images may have more, to fill chunks."""
+
+
+def store_depths(vec: int) -> str:
+    """Return the text of `store_depths`, which stores a tap of `vec` neighbouring input channels.
+
+    Args:
+        vec: lanes of a vector.
+    """
+    return render("store_depths", vec=vec)
 
 
 def slice_channels(p: ConvProblem) -> int:

@@ -16,6 +16,7 @@ item_k              filters of a register tile
 block_c, block_k    input channels and filters of a block
 workers             work-items that share the pieces
 split               slices of rows of tiles, each of which writes a plane of sums (summed by sum_planes)
+store_depths        text of the function that stores weights by their strides
 axes                functions that multiply one axis: x_axis, y_axis, w_axis
 </%doc>
 <%!
@@ -39,20 +40,7 @@ ${preamble}
 ${axes}
 
 % if strides:
-/* Stores a tap of ${vec} neighbouring input channels. */
-static void store_depths(const ${vf} value, __global elem_t *out, const long w_depth)
-{
-    if (w_depth == 1) {
-        STORE${vec}(value, out);
-        return;
-    }
-    float lanes[${vec}];
-    vstore${vec}(value, 0, lanes);
-    for (int i = 0; i < ${vec}; ++i) {
-        STORE1(lanes[i], out + i * w_depth);
-    }
-}
-
+${store_depths}
 % endif
 <%def name="transform(name, side, axis, rows, columns, pixel, point, channels)">\
 /* ${channels} transformed channels of a tile; `row` and `column` are its first pixel. */

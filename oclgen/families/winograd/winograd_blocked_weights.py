@@ -16,7 +16,7 @@ from typing import TypeGuard
 from oclgen.families.conv.conv_pixels_weights import is_multiplied
 from oclgen.families.conv.conv_register_weights_plan import MAX_SPLIT, sum_of
 from oclgen.families.parts.planes import PLANES, planes_space
-from oclgen.families.parts.strided_weights import strided_weights
+from oclgen.families.parts.strided_weights import store_depths, strided_weights
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
 from oclgen.families.winograd.winograd_filters import odd_lines
@@ -223,6 +223,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             NAME,
             **asdict(config) | {"block_c": config.block_c, "block_k": config.block_k},
             preamble=dtype_preamble(problem.dtype),
+            store_depths=store_depths(config.vec),
             sizes={name: value for name, value in sizes.items() if name not in left_out},
             given=given,
             axes=_axes(geo, config.vec),
