@@ -5,7 +5,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.winograd.winograd_common import OUT_TILES, geometry
+from oclgen.families.winograd.winograd_common import geometry, known_tiles
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import BOTH, Values
@@ -19,7 +19,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     rows = geometry(problem, 2).batch * geometry(problem, 2).tiles_h
     return {
         # 6 multiplies least, but its transforms cost more and its error is three times that of 4
-        "out_tile": tuple(tile for tile in OUT_TILES if geometry(problem, tile).has_points),
+        "out_tile": known_tiles(problem),
         # a block's V should stay in the second cache; whole images where they are small
         "tile_rows": tuple(r for r in (1, 2, 3, 4, 6, 8, 16) if r <= rows),
         # 7 and 14 divide the tiles of 14, 28, 56, ... pixels; the others fill the registers

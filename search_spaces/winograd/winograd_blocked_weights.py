@@ -6,7 +6,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from oclgen.families.winograd.winograd_blocked_weights import guesses
-from oclgen.families.winograd.winograd_common import OUT_TILES, geometry
+from oclgen.families.winograd.winograd_common import known_tiles
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import Values
@@ -19,7 +19,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     found = guesses(problem, limits)
     units = limits.compute_units
     return {
-        "out_tile": tuple(tile for tile in OUT_TILES if geometry(problem, tile).has_points),
+        "out_tile": known_tiles(problem),
         "item_k": tuple(sorted({4, 6, 7, 8, 12, 14, *(one.item_k for one in found)})),
         "vec": tuple(dict.fromkeys((limits.native_float_width, *(one.vec for one in found)))),
         "vecs": (1, 2, 3),

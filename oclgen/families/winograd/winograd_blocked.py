@@ -193,8 +193,9 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu":
         return []
-    sizes = (common.geometry(problem, out_tile) for out_tile in common.GUESSED_TILES)
-    return [config for geo in sizes if geo.has_points for config in _guesses_of(geo, limits)]
+    tiles = common.known_tiles(problem, common.GUESSED_TILES)
+    sizes = (common.geometry(problem, out_tile) for out_tile in tiles)
+    return [config for geo in sizes for config in _guesses_of(geo, limits)]
 
 
 def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:

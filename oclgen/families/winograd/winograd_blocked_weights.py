@@ -164,9 +164,9 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu" or is_multiplied(problem.dtype, limits):
         return []
-    sizes = (common.geometry(problem, out_tile) for out_tile in common.GUESSED_TILES)
-    known = [geo for geo in sizes if geo.has_points]
-    return [_guess(geo, limits, most) for most, geo in product(SUMS_BYTES, known)]
+    tiles = common.known_tiles(problem, common.GUESSED_TILES)
+    sizes = [common.geometry(problem, out_tile) for out_tile in tiles]
+    return [_guess(geo, limits, most) for most, geo in product(SUMS_BYTES, sizes)]
 
 
 def _guess(geo: Geometry, limits: Limits, most: int) -> Config:

@@ -6,7 +6,7 @@ and `winograd_weights`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, TypeGuard
@@ -190,6 +190,11 @@ def geometry(problem: ConvProblem, out_tile: int) -> Geometry:
         pixels=problem.layout == "nhwc",
         free=bool(problem.free),
     )
+
+
+def known_tiles(problem: ConvProblem, tiles: Iterable[int] = OUT_TILES) -> tuple[int, ...]:
+    """Return those of the output tiles that the problem's filter has, in their order."""
+    return tuple(tile for tile in tiles if geometry(problem, tile).has_points)
 
 
 def multiplied(problem: ConvProblem, out_tile: int) -> float:

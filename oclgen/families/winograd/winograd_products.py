@@ -30,8 +30,7 @@ def out_tiles(problem: ConvProblem) -> list[int]:
         covered = geo.tiles_h * geo.tiles_w * geo.points / (geo.out_h * geo.out_w)
         return covered * (1.3 if geo.points == common.MANY_POINTS else 1)
 
-    known = (tile for tile in common.OUT_TILES if common.geometry(problem, tile).has_points)
-    return sorted(known, key=cost)
+    return sorted(common.known_tiles(problem), key=cost)
 
 
 def product_guesses(product: GemmProblem, limits: Limits) -> Iterator[str]:
