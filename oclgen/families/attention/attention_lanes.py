@@ -238,11 +238,10 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     tiles = render(
         "attention_lanes_tiles",
         preamble=dtype_preamble(problem.dtype),
-        parts_of={
-            size: _shares(ceil_div(size, config.wide), config.columns) for size in _results(problem)
-        },
+        parts_of={size: _parts(size, config.wide, config.columns) for size in _results(problem)},
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         load_part=parts.load_part(config.wide),
+        items=parts.items_of_row,
         ask_for=render("attention_ask_for"),
         power=parts.power_of_two(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
@@ -260,11 +259,17 @@ def _text(problem: AttentionProblem, config: Config) -> str:
     )
 
 
-def _shares(count: int, most: int) -> list[tuple[int, int]]:
-    """Return the first and the number of each part of `count`: up to `most`, as even as can be."""
+def _parts(size: int, wide: int, most: int) -> list[tuple[int, int, int]]:
+    """Return the parts of a row of `size` items: up to `most` vectors, as even as can be.
+
+    Each is the first and the number of its vectors, and the items that its last one has of `wide`.
+    """
+    count = ceil_div(size, wide)
     shares = ceil_div(count, most)
     ends = [share * count // shares for share in range(shares + 1)]
-    return [(first, end - first) for first, end in pairwise(ends)]
+    return [
+        (first, end - first, min(wide, size - (end - 1) * wide)) for first, end in pairwise(ends)
+    ]
 
 
 def _others(problem: AttentionProblem) -> dict[str, int]:

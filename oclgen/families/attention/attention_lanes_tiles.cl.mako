@@ -8,9 +8,11 @@ ask_for     text of attention_ask_for.cl.mako
 power       text of attention_power_of_two.cl.mako
 dim, dim_v  items of a row of q and k, and of v
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
-parts_of    by the items of a row, the first and the number of the vectors whose sums are there, part by part
+parts_of    by the items of a row, part by part: the first and the number of the vectors whose sums are there, and the
+            items of the last one
 place       where other rows are: local, where they are copied to as fp32, or global
 line_items  items of a line of a cache
+items       as `items_of_row`
 is_plain    scores of the forward pass are what the products are: no mask, and all keys seen
 </%doc>
 <%
@@ -33,10 +35,11 @@ is_plain    scores of the forward pass are what the products are: no mask, and a
         line_end = f"min({line_end}, size)"
     later = ", __global const elem_t *later, const long later_pitch" if is_forward and place == "global" else ""
 %>\
-<%def name="add_rows(name, to, place, rows, width, step, row_step, shrinks)">\
+<%def name="add_rows(name, to, place, rows, width, last, step, row_step, shrinks)">\
+<% items_of = [wide] * (width - 1) + [last if place == "global" else wide] %>\
 
 // sums[row][item] += the products of ${rows} rows of factors, one for each of `count` other rows, with these
-void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
+void ${name}_${rows}_${width}_${last}(__${to} float *sums, const int sum_pitch, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
 {
 % for m in range(rows):
 % for c in range(width):
@@ -45,7 +48,7 @@ void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local 
 % endfor
     for (int row = 0; row < count; ++row) {
 % for c in range(width):
-        const ${wf} items${c} = vload${wide}(${c}, other + row * pitch);
+        const ${wf} items${c} = ${items(wide, items_of[c], f"other + row * pitch + {c * wide}")};
 % endfor
 % for m in range(rows):
         const float factor${m} = factors[${step} + ${m}${row_step}];
@@ -62,9 +65,9 @@ void ${name}_${rows}_${width}(__${to} float *sums, const int sum_pitch, __local 
 }
 </%def>\
 <%def name="add_all(name, to, place, parts, step, row_step, shrinks)">\
-% for width in dict.fromkeys(width for _, width in parts):
+% for width, last in dict.fromkeys((width, last) for _, width, last in parts):
 % for rows in dict.fromkeys(rows_at_once):
-${add_rows(name, to, place, rows, width, step, row_step, shrinks)}\
+${add_rows(name, to, place, rows, width, last, step, row_step, shrinks)}\
 % endfor
 % endfor
 
@@ -72,15 +75,15 @@ ${add_rows(name, to, place, rows, width, step, row_step, shrinks)}\
 void ${name}(
     __${to} float *sums, const int sum_pitch, const int rows, __local const float *factors, ${others(place)}${", const float *shrink" if shrinks else ""})
 {
-% for first, width in parts:
+% for first, width, last in parts:
     for (int row = 0; row < rows;) {
         __${to} float *to = sums + row * sum_pitch + ${first * wide};
 <% call = f"(to, sum_pitch, factors + row{row_step}, other + {first * wide}, pitch, count{', shrink + row' if shrinks else ''})" %>\
         if (rows - row > ${rows_at_once[1]}) {
-            ${name}_${rows_at_once[0]}_${width}${call};
+            ${name}_${rows_at_once[0]}_${width}_${last}${call};
             row += ${rows_at_once[0]};
         } else {
-            ${name}_${rows_at_once[1]}_${width}${call};
+            ${name}_${rows_at_once[1]}_${width}_${last}${call};
             row += ${rows_at_once[1]};
         }
     }

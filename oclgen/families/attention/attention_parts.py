@@ -113,6 +113,22 @@ def load_part(vec: int) -> str:
     return render("attention_load_part", vec=vec)
 
 
+def items_of_row(lanes: int, count: int, start: str) -> str:
+    """Return a vector of `lanes` floats, of which `count` are read at `start`; the rest are 0.
+
+    Behind the last row of a tensor there may be no memory, so no more is read than is there.
+    """
+    if count == lanes:
+        return f"vload{lanes}(0, {start})"
+    pieces, place = [], 0
+    for size in (8, 4, 2, 1):
+        if count & size:
+            at = f"{start} + {place}"
+            pieces.append(f"vload{size}(0, {at})" if size > 1 else f"*({at})")
+            place += size
+    return f"(float{lanes})({', '.join([*pieces, *['0.0f'] * (lanes - count)])})"
+
+
 def power_of_two(vec: int) -> str:
     """Return the text of 2^x of `vec` scores, which no call interrupts."""
     return render("attention_power_of_two", vec=vec)
