@@ -145,7 +145,7 @@ def variants(name: str, problem: ConvProblem) -> list[Any]:
     """Return configs that differ from the default in all that can be changed together."""
     base, changes = FAMILIES[name].DEFAULT, varied(name, problem.layout)
     if name == "conv_register":
-        return [replace(base, **{**changes, "images": 2 - problem.batch % 2})]
+        return [replace(base, **{**changes, "images": min(2, problem.batch)})]
     if name in OVERLAPPING and problem.layout == "nhwc" and problem.in_channels > 4:
         return [replace(base, **each) for each in (changes, OVERLAPPING[name])]
     if name != "conv_gemm":

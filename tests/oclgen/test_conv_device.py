@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oclgen.families import FAMILIES
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
-from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Memory
 from search_spaces.space import Space, space_of
 from tests.oclgen.conv_cases import (
     DEPTHWISE_PIXELS,
@@ -69,6 +69,18 @@ def test_the_default(device: Device, name: str, problem: ConvProblem) -> None:
 )
 def test_variants(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
     check(device, name, problem, config)
+
+
+@pytest.mark.parametrize("images", [3, 4])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.sampled(1)
+def test_the_last_images_of_a_batch_are_stored_once(
+    device: Device, images: int, layout: Memory
+) -> None:
+    """Of seven images three a work-item: the last one begins with two that the one before has."""
+    problem = ConvProblem(7, 5, 4, 5, 9, 3, 3, 2, 1, 1, bias=True, residual=True, layout=layout)
+    config = replace(FAMILIES["conv_register"].DEFAULT, images=images, item_x=3)
+    check(device, "conv_register", problem, config)
 
 
 @pytest.mark.parametrize("depth", [3, 17])

@@ -68,7 +68,7 @@ def test_every_parameter_changes_the_text(name: str, layout: Memory) -> None:
     [
         ("conv_register", {"vec": 3}, ("vec=3", "16")),
         ("conv_register", {"item_x": 14, "vecs": 4}, ("item_x=14", "56", "40")),
-        ("conv_register", {"images": 3}, ("images=3", "8")),
+        ("conv_register", {"images": 9, "item_x": 4}, ("images=9", "batch of 8")),
         ("conv_register", {"item_x": 29}, ("item_x=29", "28")),
         ("conv_register_weights", {"item_c": 7, "vecs": 2}, ("item_c=7", "42", "40")),
         ("conv_register_weights", {"split": 999}, ("split=999", "224")),

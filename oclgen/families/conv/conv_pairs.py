@@ -74,7 +74,11 @@ class Config(BaseConfig):
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of pairs of weights and pairs of elements of images."""
         part = largest(problem)
-        used = covered((part.channels, self.block), (part.cols.results, self.item_x))
+        used = covered(
+            (part.channels, self.block),
+            (part.cols.results, self.item_x),
+            (part.batch, self.images),
+        )
         loop = outer_product(LANES, self.vecs, self.images * self.item_x, used)
         return replace(
             loop,
@@ -112,7 +116,13 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     part = largest(problem)
     width = part.cols.results
     shapes = [
-        (cost(n * x, vecs) * waste(width, x) * waste(part.channels, LANES * vecs), n, x, vecs)
+        (
+            cost(n * x, vecs)
+            * waste(part.batch, n)
+            * waste(width, x)
+            * waste(part.channels, LANES * vecs),
+            *(n, x, vecs),
+        )
         for n, x, vecs in product(sharing(problem), even_cuts(width, limits), VECS)
         if n * x * vecs <= MAX_VECTORS
     ]

@@ -12,6 +12,8 @@ sizes               names and values of the correlation's sizes
 pieces              pieces of code: blocks (None: all others), count of results, and runs of taps
                     that reach the same positions among them
 images, item_x      images, and results along the row in each, per work-item
+batch, overlaps     images of all; whether work-items of the last ones begin with images of others,
+                    which they compute, too, but do not store
 vec, vecs           lanes of a vector; vectors of channels per work-item
 unroll              channels that are summed over per loop iteration
 taps_outer          loop over kernel taps outside the channels; else inside
@@ -38,6 +40,8 @@ own                 text of the function that stores: transpose (planes), store_
     packed_by_pixel = bool(pairs) or in_pixels
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
     read = "PAIR" if pairs else "*" if widened else "LOAD1"
+    def is_own(n):
+        return f"if ({n} >= others) " if overlaps and n + 1 < images else ""
 %>\
 ${preamble}
 ${activation}
@@ -133,7 +137,7 @@ ${tap(run.reached, "j", " " * 20)}\
         if (channel + ${u * vec} < CHANNELS) {
 % for n, x in product(range(images if in_pixels else 0), range(v.results)):
 <% place = f"out + {n} * WRITTEN_IMAGE + {x * store_step} * WRITTEN_PIXEL + {u * vec}" %>\
-            store_channels(
+            ${is_own(n)}store_channels(
                 acc${n}_${x}_${u}, ${place},
 % if bias:
                 bias + ${u * vec},
@@ -145,7 +149,7 @@ ${tap(run.reached, "j", " " * 20)}\
 % endfor
 % for n in range(0 if in_pixels else images):
 % for start in range(0, v.results, vec):
-            {
+            ${is_own(n)}{
                 ${vf} rows[${vec}] = {${sums(n, u, start, vec, v.results)}};
                 store${min(vec, v.results - start)}(
                     rows,
@@ -176,7 +180,13 @@ ${term_parameters}\
     const int channel = block % BLOCKS * BLOCK;
     const int column = position % COLUMNS;
     const int row = position / COLUMNS % RESULTS_H;
+% if overlaps:
+    const int first_image = position / (COLUMNS * RESULTS_H) * ${images};
+    const long image = min(first_image, ${batch - images});
+    const int others = first_image - (int)image;  // which another work-item stores
+% else:
     const long image = position / (COLUMNS * RESULTS_H) * ${images};
+% endif
     const int h0 = row * STEP_H + ORIGIN_H;
     const int w0 = column * ${item_x} * STEP_W + ORIGIN_W;
 

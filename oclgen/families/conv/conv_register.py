@@ -88,7 +88,11 @@ class Config(BaseConfig):
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of weights of channels and elements of images."""
         part = largest(problem)
-        used = covered((part.channels, self.block), (part.cols.results, self.item_x))
+        used = covered(
+            (part.channels, self.block),
+            (part.cols.results, self.item_x),
+            (part.batch, self.images),
+        )
         product = outer_product(self.vec, self.vecs, self.images * self.item_x, used)
         return replace(
             product,
@@ -119,7 +123,13 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     part = largest(problem)
     width, vectors = part.cols.results, vector_widths(part.channels, limits)
     shapes = [
-        (cost(n * x, vecs) * waste(width, x) * channel_time(part, vec, vecs), n, x, vec, vecs)
+        (
+            cost(n * x, vecs)
+            * waste(part.batch, n)
+            * waste(width, x)
+            * channel_time(part, vec, vecs),
+            *(n, x, vec, vecs),
+        )
         for n, x, vec, vecs in product(sharing(problem), even_cuts(width, limits), vectors, VECS)
         if n * x * vecs <= limits.vector_sums
     ]

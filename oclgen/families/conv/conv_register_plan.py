@@ -18,11 +18,15 @@ from oclgen.families.parts.widening import WIDENED, is_widened
 from oclgen.limits import Limits
 from oclgen.parameters import values_of
 from oclgen.plan import Launch, LazyText, buffer, ceil_div
-from oclgen.problem import ConvProblem, divided_by
+from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render
 
 MAX_KERNEL_W = 16
 """Taps along a row that are written out; text grows with them."""
+MOST_IMAGES = 8
+"""Images that share weights: three vectors of a position in each are all sums in registers."""
+MOST_WASTE = 1.125
+"""Images that are computed over those that there are."""
 ITEM_X = 8
 """Results of a row that a work-item of the defaults computes, also where the row has fewer."""
 MAX_TEXT = 4000
@@ -93,8 +97,11 @@ def largest(problem: ConvProblem) -> Correlation:
 
 
 def sharing(problem: ConvProblem) -> tuple[int, ...]:
-    """Return how many images may share loaded weights."""
-    return tuple(n for n in (1, 2, 4) if divided_by(problem, "batch", n))
+    """Return how many images may share loaded weights: those by which few are computed twice."""
+    if "batch" in problem.free:
+        return (1,)
+    sizes = range(1, min(MOST_IMAGES, problem.batch) + 1)
+    return tuple(n for n in sizes if waste(problem.batch, n) <= MOST_WASTE)
 
 
 def even_cuts(width: int, limits: Limits) -> tuple[int, ...]:
@@ -118,8 +125,10 @@ def why_no_sums(problem: ConvProblem, config: Sharing, most: int) -> str | None:
             f"images={config.images} item_x={config.item_x} vecs={config.vecs} needs {vectors} "
             f"vectors of accumulators; at most {most} stay in registers"
         )
-    if not divided_by(problem, "batch", config.images):
-        return f"images={config.images} does not divide the batch of {problem.batch}"
+    if config.images > 1 and "batch" in problem.free:
+        return f"images={config.images} share weights only in a batch that does not vary"
+    if config.images > problem.batch:
+        return f"images={config.images} is more than the batch of {problem.batch}"
     parts = parts_of(problem)
     widest = max(part.cols.results for part in parts)
     if config.item_x > max(widest, ITEM_X):
@@ -186,7 +195,10 @@ def correlate(
     """
     read, written = operands(problem)[1:]
     columns = ceil_div(part.cols.results, config.item_x)
-    grid = (packed.tiles * part.groups, part.batch // config.images * part.rows.results * columns)
+    grid = (
+        packed.tiles * part.groups,
+        ceil_div(part.batch, config.images) * part.rows.results * columns,
+    )
 
     in_pixels = problem.layout == "nhwc"
     images = pairs.role if pairs else WIDENED if is_widened(problem) else read
@@ -208,6 +220,8 @@ def correlate(
             **epilogue(problem, "out"),
             in_pixels=in_pixels,
             store_step=part.cols.store_step,
+            batch=part.batch,
+            overlaps=part.batch % config.images != 0,
             **{**values_of(config), "vec": config.vec},
         )
 
