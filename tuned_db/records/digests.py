@@ -43,11 +43,12 @@ gets no digest, serves as `stale`, and is tried again. A family whose text chang
 CHANGED_KERNELS = frozenset({"sum_planes"})
 """Kernels that several families launch and whose text changed: plans without them are unchanged."""
 NEWER_FUNCTIONS = (
-    "store_own(", "store_halves(", "NEAREST_BF16(", "BF16_BITS(",
+    "store_own(", "store_halves(", "NEAREST_BF16(", "BF16_BITS(", "ASK_FOR(",
 )  # fmt: skip
 """Functions of texts that generator 3 did not write: where they mark all that changed of a family,
 it need not be in `CHANGED`. Blocks of columns of `gemm_register` at the edge have the first two,
-families of pairs the third, and every text that stores bf16 the last."""
+families of pairs the third, every text that stores bf16 the next, and what is asked for ahead the
+last."""
 
 
 @lru_cache(maxsize=16384)

@@ -242,7 +242,6 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         load_part=parts.load_part(config.wide),
         items=parts.items_of_row,
-        ask_for=render("attention_ask_for"),
         power=parts.power_of_two(config.vec),
         **parts.dropout(problem, config.vec, f"ulong{config.vec}"),
         **shared,

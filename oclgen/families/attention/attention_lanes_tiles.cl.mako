@@ -4,7 +4,6 @@ What the kernels of attention_lanes are made of: rows turned, tiles, products, m
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
-ask_for     text of attention_ask_for.cl.mako
 power       text of attention_power_of_two.cl.mako
 dim, dim_v  items of a row of q and k, and of v
 rows_at_once  rows of results whose sums are in registers at once, and of the last ones
@@ -202,7 +201,7 @@ void load_tile(
 % endif
 
 % if place == "global":
-${ask_for}
+<%include file="ask_for.cl.mako"/>
 % endif
 % for width in range(1, vectors + 1):
 // to[other row][vector] = the products of `sums` other rows, of which `count` are left, with ${width} vectors of own

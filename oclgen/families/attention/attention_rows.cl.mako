@@ -9,7 +9,6 @@ preamble    typedef of elem_t and the macros LOADn and STOREn
 rows        rows of a work-item
 vec         lanes of a vector, and keys at a time
 ahead       later keys and values that are asked for, as those of a next page are not by the processor; 0: none
-ask_for     text of attention_ask_for.cl.mako
 line_items  items of 64 bytes
 dim, dim_v  items of a row of q and k, and of v: whole vectors
 seen        which keys a query sees: see `Seen`
@@ -46,7 +45,7 @@ aligned     vectors of it are loaded from multiples of 16 bytes alone
 %>\
 ${preamble}
 % if ahead:
-${ask_for}\
+<%include file="ask_for.cl.mako"/>\
 % endif
 // sums of neighbouring lanes, those of a before those of b
 #define NEIGHBOURS(a, b) ((${vf})((a).even, (b).even) + (${vf})((a).odd, (b).odd))

@@ -127,7 +127,6 @@ def _text(problem: AttentionProblem, config: Config) -> str:
         rows=config.rows,
         vec=config.vec,
         ahead=config.ahead,
-        ask_for=render("attention_ask_for"),
         line_items=parts.LINE_BYTES // DTYPES[problem.dtype],
         dim=problem.head_dim,
         dim_v=problem.value_dim,

@@ -16,6 +16,9 @@ space               address space of the panel
 %>\
 <%namespace name="squares" file="squares.cl.mako"/>\
 <%def name="pack_panel(width, along_k, ahead, space='')">\
+% if not along_k:
+<%include file="ask_for.cl.mako"/>\
+% endif
 // packs the steps from first to filled, of which k are the operand's, of the columns from x0 on
 void pack_panel(
     __global const ushort *from, const int ld, const int extent, const int k, ${space}uint *to, const int x0,
@@ -44,8 +47,8 @@ ${squares.turn("uint", "            ")}\
     for (; p + 2 <= last && (k - 2 - p) * (long)ld + extent >= x0 + ${width}; p += 2) {
         __global const ushort *low = from + p * (long)ld + x0, *high = low + ld;
 % for x in range(0, width, 2 * SQUARE):
-        __builtin_prefetch(low + ${ahead} * (long)ld + ${x});
-        __builtin_prefetch(high + ${ahead} * (long)ld + ${x});
+        ASK_FOR(low + ${ahead} * (long)ld + ${x}, 3);
+        ASK_FOR(high + ${ahead} * (long)ld + ${x}, 3);
 % endfor
 % for x in range(0, width, SQUARE):
         vstore16(convert_uint16(vload16(0, low + ${x})) | convert_uint16(vload16(0, high + ${x})) << 16,

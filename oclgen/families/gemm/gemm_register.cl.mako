@@ -43,6 +43,9 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     c_type = "float" if split else "elem_t"
 %>\
 ${preamble}
+% if ahead:
+<%include file="ask_for.cl.mako"/>\
+% endif
 % if not split:
 ${activation}
 % endif
@@ -70,7 +73,7 @@ ${common.store_halves(vec_n)}\
                 {
 % if ahead:
 % for column in range(0, item_n, line):
-                    __builtin_prefetch(pb + ${ahead + u} * (long)ld_b + ${column});
+                    ASK_FOR(pb + ${ahead + u} * (long)ld_b + ${column}, 3);
 % endfor
 % endif
 % for j in columns:

@@ -42,6 +42,9 @@ ahead               bytes by which quants are asked for before they are read, 0:
         return f"as_{vf}({moved} & {15 << shift:#x}u | {power:#x}u) - {value + form.offset}.0f"
 %>\
 ${preamble}
+% if ahead:
+<%include file="ask_for.cl.mako"/>\
+% endif
 
 #define SUM1(v) (v)
 % for w in (2, 4, 8, 16):
@@ -75,7 +78,7 @@ void packed_lanes(
 % if ahead:
 % for g in groups:
 % for line in range(0, 4 * words, 64):
-            __builtin_prefetch(quants${g} + block * ${words} + ${(ahead + line) // 4});
+            ASK_FOR(quants${g} + block * ${words} + ${(ahead + line) // 4}, 3);
 % endfor
 % endfor
 % endif

@@ -44,6 +44,9 @@ per_row             whether `scales` has one entry for each row of w
     step_bytes = together * stripes.format.block_bytes
 %>\
 ${preamble}
+% if ahead:
+<%include file="ask_for.cl.mako"/>\
+% endif
 
 ${stripes.preamble}
 #define SUM1(v) (v)
@@ -99,7 +102,7 @@ ${indent(capture(item), "    ")}\
 % if ahead:
 % for j in columns:
 % for line in range(0, step_bytes, 64):
-        __builtin_prefetch(w${j} + first * ${stripes.format.block_bytes} + ${ahead + line});
+        ASK_FOR(w${j} + first * ${stripes.format.block_bytes} + ${ahead + line}, 3);
 % endfor
 % endfor
 % endif
