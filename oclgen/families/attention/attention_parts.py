@@ -117,6 +117,11 @@ def items_of_row(lanes: int, count: int, start: str) -> str:
     """Return a vector of `lanes` floats, of which `count` are read at `start`; the rest are 0.
 
     Behind the last row of a tensor there may be no memory, so no more is read than is there.
+
+    Args:
+        lanes: of the vector.
+        count: items that are read, 1 to `lanes`.
+        start: expression of the address of the first one.
     """
     if count == lanes:
         return f"vload{lanes}(0, {start})"
