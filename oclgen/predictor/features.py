@@ -50,14 +50,15 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
         return _on_processor(problem, variant, plan, limits)
     tiles, main = tiled(problem, variant), _main(plan)
     values = tiles.values if tiles.variant is variant else tiles.values | variant.values()
-    found = {f"config {name}": _number(value) for name, value in values.items()}
-    found |= _of_plan(problem, plan, main, limits)
-    found |= _of_tiles(tiles, main, limits)
-    found |= gpus.of_groups(problem, variant, plan, main, tiles, limits)
-    found |= gpus.of_copies(tiles)
-    found |= gpus.of_patches(problem, variant)
-    found |= _of_rows(problem, variant)
-    return found
+    return {
+        **{f"config {name}": _number(value) for name, value in values.items()},
+        **_of_plan(problem, plan, main, limits),
+        **_of_tiles(tiles, main, limits),
+        **gpus.of_groups(problem, variant, plan, main, tiles, limits),
+        **gpus.of_copies(tiles),
+        **gpus.of_patches(problem, variant),
+        **_of_rows(problem, variant),
+    }
 
 
 def _on_processor(problem: Problem, variant: Variant, plan: Plan, limits: Limits) -> Features:

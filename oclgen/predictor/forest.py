@@ -45,9 +45,8 @@ class Tests(NamedTuple):
         first = self.keys.searchsorted(values.ravel())
         bits = np.tile(2.0 ** np.arange(count), columns)
         entered = np.bincount(first, bits, len(self.keys) + 1)[:-1].astype(np.int64)
-        summed = np.cumsum(
-            entered.astype(np.uint32), dtype=np.uint32
-        )  # differences hold modulo 2**32
+        # sums are beyond 32 bits, but not their difference: both are taken modulo 2**32
+        summed = np.cumsum(entered.astype(np.uint32), dtype=np.uint32)
         before: Bits = self.columns * np.uint32((1 << count) - 1)
         return summed - before
 
