@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ SHARE = 2
 """Workspaces take at most 1/SHARE of a device's memory; the rest is for data."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits:
     """What a kernel may ask of a device; the defaults are the smallest device we serve.
 
@@ -46,7 +47,7 @@ class Limits:
         """Local memory of a work-group whose kernel declares it in its text: all of ours do."""
         return max(self.local_bytes, self.declared_local_bytes)
 
-    @property
+    @cached_property
     def has_few_registers(self) -> bool:
         """Whether a GPU's work-item keeps some 100 floats in registers, not 250: Intel's GPUs."""
         return self.kind == "gpu" and any(name.startswith("cl_intel_") for name in self.extensions)

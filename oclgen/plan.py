@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 
@@ -154,6 +155,7 @@ class Plan:
         return frozenset(arg.name for arg in args if isinstance(arg, Scalar) and arg.name)
 
 
+@lru_cache(maxsize=256)
 def buffer(role: str) -> tuple[Buffer, Offset]:
     """Return the two arguments every buffer has: its pointer and its element offset."""
     return Buffer(role), Offset(role)

@@ -24,6 +24,17 @@ def host_time(calls: int, device: str) -> None:
 
 
 @costs.command()
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option("--rounds", default=4, show_default=True, type=click.IntRange(1))
+def choosing(tables: tuple[Path, ...], rounds: int) -> None:
+    """Time what a choice without a record costs the host, for the problems of tables."""
+    from benchmarks.costs.choosing import main as run
+
+    run(tables, rounds)
+
+
+@costs.command()
 @click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32")
 @click.option("--hidden", type=int, help="Of a larger model: intermediate size is 2.75 times it.")
 @click.option("--seed", default=0, show_default=True, help="Draws further shapes.")

@@ -97,9 +97,15 @@ def valid_configs(family: Family, problem: Problem, limits: Limits) -> Iterator[
         problem: which the family serves.
         limits: of the device.
     """
+    return _valid(family, problem, limits, family.guesses(problem, limits))
+
+
+def _valid(
+    family: Family, problem: Problem, limits: Limits, guesses: Iterable[Any]
+) -> Iterator[Any]:
     seen = set()
-    guesses = (one.with_short_sums(problem) for one in family.guesses(problem, limits))
-    for config in chain(guesses, (default_of(family, problem, limits),)):
+    short = (one.with_short_sums(problem) for one in guesses)
+    for config in chain(short, (default_of(family, problem, limits),)):
         if config not in seen and config.why_not(problem, limits) is None:
             seen.add(config)
             yield config
@@ -117,10 +123,11 @@ def suitable_configs(family: Family, problem: Problem, limits: Limits) -> Iterat
         problem: which the family serves.
         limits: of the device.
     """
-    if next(iter(family.guesses(problem, limits)), None) is None:
+    guesses = iter(family.guesses(problem, limits))
+    if (first := next(guesses, None)) is None:
         return
     left_out = default_of(family, problem, limits) if family.TRAITS.last_resort else None
-    for place, config in enumerate(valid_configs(family, problem, limits)):
+    for place, config in enumerate(_valid(family, problem, limits, chain((first,), guesses))):
         if place == 0 or config != left_out:
             yield config
 

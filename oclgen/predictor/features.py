@@ -13,7 +13,15 @@ from oclgen.opencl.probe import TILES
 from oclgen.plan import Launch, Plan
 from oclgen.predictor import gpus
 from oclgen.predictor.processors import of_copies, of_registers, of_sizes
-from oclgen.predictor.products import Tiled, covered, is_predicted, product_of, tile_of, tiled
+from oclgen.predictor.products import (
+    Tiled,
+    amounts_of,
+    covered,
+    is_predicted,
+    product_of,
+    tile_of,
+    tiled,
+)
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 
@@ -44,7 +52,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     values = tiles.values if tiles.variant is variant else tiles.values | variant.values()
     return {
         **{f"config {name}": _number(value) for name, value in values.items()},
-        **_of_plan(problem, plan, limits),
+        **_of_plan(problem, plan, main, limits),
         **_of_tiles(tiles, main, limits),
         **gpus.of_groups(problem, variant, plan, main, tiles, limits),
         **gpus.of_copies(tiles),
@@ -55,7 +63,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 
 def _on_processor(problem: Problem, variant: Variant, plan: Plan, limits: Limits) -> Features:
     """Return the same for a processor: by the product that is computed, with registers."""
-    values = variant.values()
+    values, main = variant.values(), _main(plan)
     computed = variant.config.computed(problem)
     sizes = product_of(computed)
     registers = variant.config.in_registers(problem)
@@ -64,8 +72,8 @@ def _on_processor(problem: Problem, variant: Variant, plan: Plan, limits: Limits
     tile = tile_of(variant.config) if is_tiled else (0, 0)
     found = {
         **{f"config {name}": _number(value) for name, value in values.items()},
-        **_of_plan(problem, plan, limits),
-        **_of_tiles(Tiled(sizes, variant, values, *tile, {}), _main(plan), limits),
+        **_of_plan(problem, plan, main, limits),
+        **_of_tiles(Tiled(sizes, variant, values, *tile, {}), main, limits),
         **of_sizes(sizes),
         **of_copies(problem, plan),
     }
@@ -147,8 +155,8 @@ def _of_conv(problem: ConvProblem) -> Features:
     }
 
 
-def _of_plan(problem: Problem, plan: Plan, limits: Limits) -> Features:
-    main = _main(plan)
+def _of_plan(problem: Problem, plan: Plan, main: Launch, limits: Limits) -> Features:
+    flops, size = amounts_of(problem)
     items = prod(main.local_size)
     groups = prod(main.global_size) / items
     units = limits.compute_units
@@ -163,11 +171,9 @@ def _of_plan(problem: Problem, plan: Plan, limits: Limits) -> Features:
         "part of the last full round": rounds / ceil(rounds),
         "local memory": _log(main.local_bytes + 1),
         "work-items in flight": _log(min(groups * items / units, resident * items)),
-        "operations of a work-item": _log(problem.flops / (groups * items)),
-        "operations of a work-group": _log(problem.flops / groups),
-        "workspaces over data": _log(
-            (sum(size for _, size in plan.workspaces) + 1) / problem.bytes
-        ),
+        "operations of a work-item": _log(flops / (groups * items)),
+        "operations of a work-group": _log(flops / groups),
+        "workspaces over data": _log((sum(each for _, each in plan.workspaces) + 1) / size),
         "counters": float(plan.counters > 0),
     }
 

@@ -14,7 +14,7 @@ from math import ceil, log2, prod
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.predictor.products import CHUNK_BYTES, Tiled, covered
+from oclgen.predictor.products import CHUNK_BYTES, Tiled, amounts_of, covered
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.variant import Variant
 
@@ -77,7 +77,8 @@ def of_groups(
     """
     items, units = prod(main.local_size), limits.compute_units
     groups = prod(main.global_size) / items
-    multiply_adds = problem.flops / 2 * variant.config.multiplied(problem)
+    flops, size = amounts_of(problem)
+    multiply_adds = flops / 2 * variant.config.multiplied(problem)
     work = _work(problem, multiply_adds / groups, tiles, groups, items)
     by_registers = int(REGISTERS / items / work.registers)
     held = max(min(resident(items, main.local_bytes, limits), by_registers), 1)
@@ -87,9 +88,9 @@ def of_groups(
         "products": in_turn * work.multiply_adds / work.rate,
         "tiles": in_turn * work.tile_bytes / TILE_BYTES,
         "steps": turns * work.steps * STEP_NS / work.ahead,
-        "copies": sum(size for _, size in plan.workspaces) / units / MEMORY_BYTES,
+        "copies": sum(each for _, each in plan.workspaces) / units / MEMORY_BYTES,
     }
-    others = turns * GROUP_NS + problem.bytes / units / MEMORY_BYTES
+    others = turns * GROUP_NS + size / units / MEMORY_BYTES
     total = sum(ns.values()) + others + len(plan.launches) * LAUNCH_NS
     return {
         "estimated time": log2(total * 1e-6),
@@ -156,7 +157,9 @@ def _work(problem: Problem, multiply_adds: float, tiles: Tiled, groups: float, i
     """Return what a work-group does, of whose tiles the problem has these multiply-adds."""
     tile_m, tile_n, values = tiles.tile_m, tiles.tile_n, tiles.values
     if not tile_m or not tile_n:
-        return Work(multiply_adds, WITHOUT_TILES * MULTIPLY_ADDS, problem.bytes / groups)
+        return Work(
+            multiply_adds, WITHOUT_TILES * MULTIPLY_ADDS, amounts_of(problem).bytes / groups
+        )
     m, n, _, _ = tiles.sizes
     size = DTYPES[problem.dtype]
     depth, results = _depth(values, size), tile_m * tile_n

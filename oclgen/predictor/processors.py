@@ -12,6 +12,7 @@ from math import log2
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.plan import Plan
+from oclgen.predictor.products import amounts_of
 from oclgen.problem import Problem
 from oclgen.registers import Registers
 from oclgen.variant import Variant
@@ -108,7 +109,7 @@ def _lines(steps: float, step: int, items: float) -> float:
 def of_copies(problem: Problem, plan: Plan) -> Features:
     """Return what is written to workspaces for each operation."""
     written = sum(size for _, size in plan.workspaces)
-    return {"copied bytes of an operation": log2((written + 1) / problem.flops)}
+    return {"copied bytes of an operation": log2((written + 1) / amounts_of(problem).flops)}
 
 
 def least_ms(
@@ -134,7 +135,8 @@ def least_ms(
     gflops, gbytes = rates
     faster = FAMILIES[variant.family].TRAITS.rate(limits)
     steps = min(max(features.get("steps of a multiply-add", 0.0), 0.0), MOST_STEPS)
-    multiplied = problem.flops * variant.config.multiplied(problem) / faster * 2.0**steps
-    copied = problem.flops * 2.0 ** features["copied bytes of an operation"]
-    ms: float = (multiplied / gflops + (problem.bytes + copied) / gbytes) * 1e-6
+    flops, size = amounts_of(problem)
+    multiplied = flops * variant.config.multiplied(problem) / faster * 2.0**steps
+    copied = flops * 2.0 ** features["copied bytes of an operation"]
+    ms: float = (multiplied / gflops + (size + copied) / gbytes) * 1e-6
     return ms

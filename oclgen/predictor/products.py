@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, gcd
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from oclgen.plan import ceil_div
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
@@ -12,6 +13,21 @@ from oclgen.variant import Variant
 
 CHUNK_BYTES = 16
 """What a work-item copies at once, of rows that are a multiple of it."""
+PROBLEMS = 64
+"""LRU bound. The candidates for one problem ask for its product and its amounts in turn."""
+
+
+class Amounts(NamedTuple):
+    """What a problem takes, as `Problem.flops` and `Problem.bytes` have it."""
+
+    flops: int
+    bytes: int
+
+
+@lru_cache(maxsize=PROBLEMS)
+def amounts_of(problem: Problem) -> Amounts:
+    """Return the operations and the bytes of a problem: up to 3 us, and each candidate asks."""
+    return Amounts(problem.flops, problem.bytes)
 
 
 def is_predicted(problem: Problem) -> TypeGuard[GemmProblem | ConvProblem]:
@@ -19,6 +35,7 @@ def is_predicted(problem: Problem) -> TypeGuard[GemmProblem | ConvProblem]:
     return isinstance(problem, ConvProblem) or of_floats(problem)
 
 
+@lru_cache(maxsize=PROBLEMS)
 def product_of(problem: Problem) -> tuple[float, float, float, int]:
     """Return m, n, k and the batch of the product that a problem is, or is made of implicitly.
 

@@ -25,6 +25,7 @@ from benchmarks.choice.evaluate import (
     quality,
     split_quality,
 )
+from benchmarks.costs import choosing
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
 from tuned_db.files.table import Row, append, read
@@ -185,3 +186,21 @@ def _values() -> dict[str, int | bool | str]:
     from oclgen.families.gemm import gemm_register
 
     return Variant("gemm_register", gemm_register.DEFAULT).values()
+
+
+def test_a_choice_is_timed_for_each_problem_of_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = next(one for one in TABLES if one.name == "nvidia_h200_taps.jsonl.gz")
+    chosen = {row.problem for _, row in read(table)}
+    timed: list[tuple[int, int]] = []
+
+    def counted(ask: Any, problems: Any, rounds: int) -> list[float]:
+        assert ask(problems[0])
+        timed.append((len(problems), rounds))
+        return [1.0, 3.0, 2.0]
+
+    monkeypatch.setattr(choosing, "_least", counted)
+    choosing.main([table], 2)
+    assert timed == [(len(chosen), 2)] * len(choosing.PARTS)
+    assert capsys.readouterr().out.count("median 2.00, most 3.00") == len(choosing.PARTS)

@@ -71,7 +71,8 @@ class Option:
 
     def expected(self, ms: float, trust: Trust) -> Option:
         """Return this option, whose cost is still a distance, with the time that is predicted."""
-        return replace(self, cost=ms / self._bound(trust), predicted_ms=ms)
+        cost = ms / self._bound(trust)
+        return Option(cost, self.rung, self.variant, self.entry, self.step, ms)
 
     def _bound(self, trust: Trust) -> float:
         """Return how many times the best predicted time it may be predicted to take, and serve."""

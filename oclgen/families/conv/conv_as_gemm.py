@@ -16,7 +16,7 @@ from oclgen.families.parts.planes import FLOAT_BYTES, VECTORS, sum_planes
 from oclgen.family import Family, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import values_of
-from oclgen.plan import Arg, Buffer, Launch, Needs, Offset, Plan
+from oclgen.plan import Arg, Launch, Needs, Plan, Scalar
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
 from oclgen.registers import Registers
 
@@ -235,8 +235,6 @@ def _product(problem: ConvProblem) -> GemmProblem:
 
 
 def _renamed(arg: Arg, roles: dict[str, str]) -> Arg:
-    return (
-        arg._replace(role=roles.get(arg.role, arg.role))
-        if isinstance(arg, Buffer | Offset)
-        else arg
-    )
+    if isinstance(arg, Scalar) or arg.role not in roles:
+        return arg
+    return type(arg)(roles[arg.role])
