@@ -12,8 +12,8 @@ sizes               names and values of the correlation's sizes
 pieces              pieces of code: blocks (None: all others), count of results, and runs of taps
                     that reach the same positions among them
 images, item_x      images, and results along the row in each, per work-item
-batch, overlaps     images of all; whether work-items of the last ones begin with images of others,
-                    which they compute, too, but do not store
+last_image          image with which work-items of the last ones begin where `images` does not divide
+                    the batch, else None: the first are others', and are not stored
 vec, vecs           lanes of a vector; vectors of channels per work-item
 unroll              channels that are summed over per loop iteration
 taps_outer          loop over kernel taps outside the channels; else inside
@@ -41,7 +41,7 @@ own                 text of the function that stores: transpose (planes), store_
     word, words = ("uint", vector(vec, "uint")) if pairs else ("float", vf)
     read = "PAIR" if pairs else "*" if widened else "LOAD1"
     def is_own(n):
-        return f"if ({n} >= others) " if overlaps and n + 1 < images else ""
+        return f"if ({n} >= others) " if last_image is not None and n + 1 < images else ""
 %>\
 ${preamble}
 ${activation}
@@ -180,9 +180,9 @@ ${term_parameters}\
     const int channel = block % BLOCKS * BLOCK;
     const int column = position % COLUMNS;
     const int row = position / COLUMNS % RESULTS_H;
-% if overlaps:
+% if last_image is not None:
     const int first_image = position / (COLUMNS * RESULTS_H) * ${images};
-    const long image = min(first_image, ${batch - images});
+    const long image = min(first_image, ${last_image});
     const int others = first_image - (int)image;  // which another work-item stores
 % else:
     const long image = position / (COLUMNS * RESULTS_H) * ${images};

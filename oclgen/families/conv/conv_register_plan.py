@@ -220,8 +220,7 @@ def correlate(
             **epilogue(problem, "out"),
             in_pixels=in_pixels,
             store_step=part.cols.store_step,
-            batch=part.batch,
-            overlaps=part.batch % config.images != 0,
+            last_image=part.batch - config.images if part.batch % config.images else None,
             **{**values_of(config), "vec": config.vec},
         )
 
@@ -230,12 +229,7 @@ def correlate(
         kernel=name,
         global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
         local_size=(1, 1, 1),
-        args=(
-            *buffer(images),
-            *buffer(PACKED),
-            *terms(problem),
-            *buffer(written),
-        ),
+        args=(*buffer(images), *buffer(PACKED), *terms(problem), *buffer(written)),
     )
 
 
