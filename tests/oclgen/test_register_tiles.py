@@ -14,6 +14,7 @@ from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.gemm import gemm_register
 from oclgen.families.gemm.gemm_register_tiles import (
     MOST_BLOCKS,
+    Preparation,
     Tile,
     blocks_of_item,
     cost,
@@ -27,6 +28,7 @@ from tests.guessed import valid_guesses
 from tests.oclgen.test_guesses import CPU, GPU
 
 AVX2 = replace(CPU, native_float_width=8, compute_units=2)
+AS_IT_LIES, PACKED = Preparation(False, False), Preparation(False, True)
 
 
 def first_guess(problem: GemmProblem) -> Any:
@@ -53,11 +55,18 @@ def test_the_cheapest_tile_is_the_fastest(m: int, n: int, k: int, rows: int, vec
 def test_an_edge_costs_tests_where_a_tile_has_more_columns_than_an_unpacked_b() -> None:
     problem = GemmProblem(8, 40, 1048)
     fits, crosses = Tile(2, 5), Tile(6, 2)
-    assert cost(problem, fits, 8, pack_b=False) < cost(problem, fits, 8, pack_b=True)
+    assert cost(problem, fits, 8, AS_IT_LIES) < cost(problem, fits, 8, PACKED)
     whole, wide = replace(problem, n=48), Tile(2, 6)
-    assert cost(problem, wide, 8, pack_b=False) > cost(whole, wide, 8, pack_b=False)
-    assert cost(problem, crosses, 8, pack_b=False) == cost(whole, crosses, 8, pack_b=False)
-    assert fitting(problem, AVX2, 8, pack_b=False)[0] == fits
+    assert cost(problem, wide, 8, AS_IT_LIES) > cost(whole, wide, 8, AS_IT_LIES)
+    assert cost(problem, crosses, 8, AS_IT_LIES) == cost(whole, crosses, 8, AS_IT_LIES)
+    assert fitting(problem, AVX2, 8, AS_IT_LIES)[0] == fits
+
+
+def test_a_panel_beyond_the_second_cache_is_dear_unless_k_is_sliced() -> None:
+    problem, wide, narrow = GemmProblem(16, 104, 3896), Tile(2, 7), Tile(8, 1)
+    assert cost(problem, wide, 16, PACKED) > cost(problem, narrow, 16, PACKED)
+    sliced = Preparation(False, True, split_k=64)
+    assert cost(problem, wide, 16, sliced) < cost(problem, narrow, 16, sliced)
 
 
 def test_no_tile_is_guessed_that_costs_twice_the_least() -> None:

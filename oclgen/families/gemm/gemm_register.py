@@ -240,13 +240,10 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
     widens = DTYPES[problem.dtype] == 2 and not _is_of_pairs(problem, limits)
     found = tuple(preparations(problem, limits, width, widens))
-    shapes = [fitting(problem, limits, width, one.pack_b)[:TILES] for one in found]
+    shapes = [fitting(problem, limits, width, one)[:TILES] for one in found]
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(found)), range(TILES)), key=sum)
-    costs = {
-        (at, shape): cost(problem, shapes[at][shape], width, found[at].pack_b)
-        for at, shape in turns
-    }
+    costs = {(at, shape): cost(problem, shapes[at][shape], width, found[at]) for at, shape in turns}
     dearest = COSTLY * min(costs.values())
     return [
         _on_cpu(problem, limits, found[at], shapes[at][shape], width)

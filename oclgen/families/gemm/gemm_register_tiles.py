@@ -39,6 +39,8 @@ over k, and that a tile costs there."""
 FAR_LOAD, NEAREST = 0.8, 2**13
 """Half cycles that a load of a vector of B costs more where the columns that a tile reads again and
 again, of more than `NEAREST` items, are not in the nearest cache (32 KiB)."""
+FARTHER_LOAD, SECOND = 2.4, 2**18
+"""The same where they are more than `SECOND` items, and not in a core's second cache (1 MiB)."""
 GUARDED = 4
 """Half cycles of an element that is tested for the edge of n, and loaded alone: where a tile has
 more columns than the product. Else the last tile begins earlier and loads whole vectors."""
@@ -105,38 +107,38 @@ def gathering(registers: int, vectors: int) -> tuple[Tile, ...]:
     return tuple(Tile(rows, vectors) for rows in range(1, ROWS + 1) if rows * vectors <= registers)
 
 
-def fitting(problem: GemmProblem, limits: Limits, width: int, pack_b: bool) -> list[Tile]:
+def fitting(problem: GemmProblem, limits: Limits, width: int, prepared: Preparation) -> list[Tile]:
     """Return the tiles for a product on a processor, those first that cost least.
 
     Args:
         problem: the product.
         limits: of the device.
         width: lanes of a vector.
-        pack_b: whether B is packed, so that its edge costs no tests.
+        prepared: whether B is packed, so that its edge costs no tests, and the slices of k.
     """
     registers = 32 if limits.has_32_vectors else 16
-    if problem.trans_b and not pack_b:
+    if problem.trans_b and not prepared.pack_b:
         known = gathering(registers, min(GATHERED_VECTORS, ceil_div(problem.n, width)))
     else:
         known = tiles(registers)
-    return sorted(known, key=lambda tile: cost(problem, tile, width, pack_b))
+    return sorted(known, key=lambda tile: cost(problem, tile, width, prepared))
 
 
-def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
+def cost(problem: GemmProblem, tile: Tile, width: int, prepared: Preparation) -> float:
     """Return the half cycles of a matrix of the batch on one core, where operands are in caches.
 
     Args:
         problem: the product.
         tile: of a work-item.
         width: lanes of a vector.
-        pack_b: whether B is packed.
+        prepared: whether B is packed, and the slices of k: a tile reads a panel of a slice again.
     """
     columns = tile.vectors * width
     across = ceil_div(problem.n, columns)
     blocks = ceil_div(problem.m, tile.rows)
-    step = tile.step + (FAR_LOAD * tile.vectors if problem.k * columns > NEAREST else 0.0)
+    step = tile.step + _far_load(ceil_div(problem.k, prepared.split_k) * columns) * tile.vectors
     found = blocks * across * (problem.k * step + tile.rows * ROW_START + TILE_START)
-    if pack_b:
+    if prepared.pack_b:
         return found + COPIED * across * columns * problem.k + COPY_START
     if problem.trans_b:
         return found + GATHERED * blocks * across * columns * problem.k
@@ -144,6 +146,11 @@ def cost(problem: GemmProblem, tile: Tile, width: int, pack_b: bool) -> float:
         return found
     empty = tile.vectors - problem.n % columns // width if problem.n % columns else 0
     return found + blocks * empty * width * problem.k * GUARDED
+
+
+def _far_load(panel: int) -> float:
+    """Return the half cycles that loads of a panel of `panel` items of B cost more."""
+    return FARTHER_LOAD if panel > SECOND else FAR_LOAD if panel > NEAREST else 0.0
 
 
 def blocks_of_item(
@@ -222,16 +229,16 @@ def _is_cheaper(problem: GemmProblem, limits: Limits, width: int) -> bool:
 
     It does where no tile fits the columns, and where rows of tiles would gather B again.
     """
-    costs = [
-        cost(problem, fitting(problem, limits, width, pack_b)[0], width, pack_b)
-        for pack_b in (True, False)
-    ]
-    return costs[0] < costs[1]
+    ways = [Preparation(False, pack_b) for pack_b in (True, False)]
+    packed, gathered = (
+        cost(problem, fitting(problem, limits, width, way)[0], width, way) for way in ways
+    )
+    return packed < gathered
 
 
 def _slices(problem: GemmProblem, limits: Limits, width: int) -> int:
     """Return the slices of k that give each core work, where tiles are few and k is long."""
-    tile = fitting(problem, limits, width, pack_b=True)[0]
+    tile = fitting(problem, limits, width, Preparation(False, True))[0]
     groups = _groups(problem, ceil_div(problem.m, tile.rows), tile.vectors * width, 1)
     wanted = ceil_div(2 * limits.compute_units, groups)
     return max(min(wanted, problem.k // (2 * SLICE)), 1)
