@@ -19,6 +19,7 @@ from oclgen.families.depthwise.patches import (
     MAX_WINDOW,
     blocks,
     channel_vectors,
+    has_long_text,
     is_depthwise,
     last_vector,
     layout_conflict,
@@ -109,6 +110,10 @@ class Config(BaseConfig):
         """Say whether a work-group has a block of channels."""
         return problem.layout == "nhwc" and self.local_c > 1
 
+    def is_looped(self, problem: ConvProblem) -> bool:
+        """Say whether rows of results and of taps are loops, not written out."""
+        return not self.in_blocks(problem) and has_long_text(problem)
+
     def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
         """Return the work-items of a group; of blocks of channels, along channels and patches."""
         if self.in_blocks(problem):
@@ -139,7 +144,8 @@ class Config(BaseConfig):
                 f"patch_h={self.patch_h} patch_w={self.patch_w} vec_c={self.vec_c} has {size} "
                 f"elements of a window or results; at most {allowed} stay close"
             )
-        written = self.patch_h * self.patch_w * problem.kernel_h * problem.kernel_w
+        rows = 1 if self.is_looped(problem) else self.patch_h
+        written = rows * self.patch_w * problem.kernel_h * problem.kernel_w
         if written > MAX_TEXT:
             return f"{written} multiply-adds would be written out; at most {MAX_TEXT} are"
         return None
@@ -371,4 +377,6 @@ def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
         "local_c": config.local_c,
         "rounds": config.rounds,
         "kernel_w": problem.kernel_w,
+        "looped": config.is_looped(problem),
+        "step_w": cols[0].step,
     }  # fmt: skip

@@ -27,6 +27,8 @@ local_c, rounds     work-items along channels, and patches of each work-item; 1 
 rows, cols          for each phase along an axis the taps: place in the kernel, and in the window
 store_h, store_w    distance of a phase's neighbouring results in the output
 kernel_w            taps of a row of the kernel
+looped              rows of results and of taps are loops; else all taps of a patch are written out
+step_w              distance of the columns that neighbouring results read
 bias, residual      add bias[channel], and what lies as the output does
 </%doc>
 <%!
@@ -219,7 +221,7 @@ ${term_parameters}\
     for (int i = 0; i < TAPS; ++i) {
         tap_of[i] = ${tap("i")};
     }
-#pragma unroll
+${"" if looped else "#pragma unroll\n"}\
     for (int y = 0; y < ${patch_h}; ++y) {
 % for phase_h in range(len(rows)):
 <% row = " + ".join([f"band * {patch_rows}", f"y * {store_h}" if store_h > 1 else "y", *([str(phase_h)] if phase_h else [])]) %>\
@@ -230,6 +232,30 @@ ${term_parameters}\
             for (int x = 0; x < ${patch_columns}; ++x) {
                 acc[x] = 0.0f;
             }
+% if looped and rows[phase_h]:
+<%
+    kernel_row, place = rows[phase_h][0]
+    kernel_apart, apart = (b - a for a, b in zip(rows[phase_h][0], rows[phase_h][-1]))
+    others = max(len(rows[phase_h]) - 1, 1)
+    read = {}
+    for phase_w, of_column in enumerate(cols):
+        for column, in_column in of_column:
+            for x in range(patch_w):
+                read.setdefault(x * step_w + in_column, []).append((x * store_w + phase_w, column))
+%>\
+            for (int i = 0; i < ${len(rows[phase_h])}; ++i) {
+                const ${vf} *taps = tap_of + (i * ${kernel_apart // others} + ${kernel_row}) * ${kernel_w};
+                const ${vf} *elements = window[y * STEP_H + i * ${apart // others} + ${place}];
+% for element, sums in sorted(read.items()):
+                {
+                    const ${vf} element = elements[${element}];
+% for x, tap_column in sums:
+                    acc[${x}] += taps[${tap_column}] * element;
+% endfor
+                }
+% endfor
+            }
+% elif not looped:
 % for of_h, phase_w, at, in_row, in_column in taps:
 % if of_h == phase_h:
 #pragma unroll
@@ -239,6 +265,7 @@ ${term_parameters}\
             }
 % endif
 % endfor
+% endif
             const long begin = ((long)image * WRITTEN_H + row) * WRITTEN_W + column * ${patch_columns};
             if (row >= WRITTEN_H) {
                 continue;
