@@ -17,9 +17,7 @@ LAYER = ConvProblem(
     2, 24, 11, 13, 24, 9, 9, pad_h=4, pad_w=4, groups=24, layout="nhwc", bias=True, residual=True
 )
 STRIDED = replace(LAYER, stride_h=2, stride_w=2, bias=False, residual=False)
-CONFIG = replace(
-    depthwise.DEFAULT, patch_h=3, patch_w=5, vec_c=8, local_c=1, local_size=4
-)  # fmt: skip
+CONFIG = replace(depthwise.DEFAULT, patch_h=3, patch_w=5, vec_c=8, local_c=1, local_size=4)
 LAYERS = {
     "all terms": LAYER,
     "a last vector that overlaps": replace(LAYER, in_channels=21, out_channels=21, groups=21),
