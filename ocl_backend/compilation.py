@@ -14,6 +14,8 @@ import torch
 
 REPLAYING = ("reduce-overhead", "max-autotune")
 """The modes in which torch replays graphs."""
+UNTRACED = ("oclgen", "tuned_db", "ocl_backend.dispatch")
+"""Packages that no program calls by itself, only the operators that it calls."""
 
 
 def register() -> None:
@@ -30,9 +32,23 @@ def register() -> None:
     def compile(*args: Any, **options: Any) -> Any:  # noqa: A001 (torch's name)
         if torch.compiler.get_default_backend() == "inductor":
             torch.compiler.set_default_backend(default)
+        _leave_untraced()
         return function(*args, **options)
 
     torch.compile = compile
+
+
+@cache
+def _leave_untraced() -> None:
+    """Keep the compiler out of what runs an operator.
+
+    Behind a break of its graph the compiler also meets the Python that torch calls for an operator,
+    takes numpy there for tensors of torch, and compiles the choice of a kernel.
+    """
+    from torch._dynamo import trace_rules
+
+    for package in UNTRACED:
+        trace_rules.add(package)
 
 
 def default(

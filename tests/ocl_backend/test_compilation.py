@@ -54,6 +54,19 @@ def test_graphs_of_the_cpu_go_to_inductor(monkeypatch: pytest.MonkeyPatch) -> No
     assert [bool(options) for options in seen] == [False, True]
 
 
+def test_the_compiler_traces_no_choice_of_a_kernel() -> None:
+    """Behind a break of the graph it took numpy there for torch, which has other dtypes."""
+    from torch._dynamo import trace_rules
+
+    from ocl_backend.dispatch import accepted
+    from oclgen.predictor import forest
+    from tuned_db.choosing import chooser
+
+    torch.compile(half)
+    for function in (forest.Forest.predict, chooser.Chooser.candidates, accepted.ask):
+        assert trace_rules.check(function), function.__module__
+
+
 def test_inductor_by_name_says_what_to_choose() -> None:
     compiled = torch.compile(lambda x: x.sin().sum(), backend="inductor")
     with pytest.raises(Exception, match=r'ocl has no backend of Inductor: .*"aot_eager"'):
