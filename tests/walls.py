@@ -80,7 +80,7 @@ def walled(device: Device, role: str, size: int, content: int = POISON) -> Guard
     if not is_processor or device.info.runtime == RUSTICL:
         return _between_zones(device, role, size, content)
     size = max(size, 1)
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR  # no processor's runtime copies it
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR  # neither Intel nor PoCL copies
     whole = cl.Buffer(device.context, flags, hostbuf=before_a_wall(GUARD + size))
     return _filled(Walled(device, role, size, whole, whole.get_sub_region(GUARD, size), content))
 

@@ -325,9 +325,8 @@ def run_family(device: Device, name: str) -> int:
 
 
 if __name__ == "__main__":
-    vars(measure)["guarded"] = (
-        walls.alone
-    )  # the simulator knows the ends of whole buffers, not of regions
+    # the simulator knows the ends of whole buffers, not of regions
+    vars(measure)["guarded"] = walls.alone
     simulator = select("oclgrind")
     for family_name in sys.argv[1:]:
         print(f"done {family_name} {run_family(simulator, family_name)}", flush=True)

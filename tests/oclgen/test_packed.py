@@ -317,12 +317,8 @@ def test_a_processor_asks_for_weights_ahead_of_the_few_rows_that_wait_for_them()
     assert packed_rows.guesses(many, limits)[0].ahead == 0
     # a turn of four blocks has 136 bytes: three lines of the cache
     source = packed_rows.plan(few, replace(first, unroll=8)).launches[0].source
-    assert [source.count(f" + {first.ahead + line}, 3)") for line in range(0, 256, 64)] == [
-        3,
-        3,
-        3,
-        0,
-    ]
+    asked = [source.count(f" + {first.ahead + line}, 3)") for line in range(0, 256, 64)]
+    assert asked == [3, 3, 3, 0]
     assert "ASK_FOR" not in packed_rows.plan(few, replace(first, ahead=0)).launches[0].source
     space = space_of("packed_rows", few, limits)
     assert {space.config(row).ahead for row in range(len(space))} == {0, 1024, 4096, 8192}
