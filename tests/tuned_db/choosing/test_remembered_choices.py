@@ -17,13 +17,13 @@ from oclgen.limits import DeviceInfo, Limits
 from oclgen.opencl.binaries import MIB, Binaries
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.remembered import Remembered
+from tests.tuned_db.opened_store import opened
 from tests.tuned_db.shelves import Shelf, with_item_m
 from tests.tuned_db.tuned_samples import INFO, LIMITS, SQUARE
 from tuned_db import Choice, Chooser, DatabaseError
 from tuned_db.choosing import remembered_choices as kept_choices
 from tuned_db.choosing.raced import RACED, record_of, rivals
 from tuned_db.choosing.remembered_winners import RememberedWinners
-from tuned_db.storage.store import open_store
 
 OTHER = GemmProblem(128, 64, 96)
 CONV = ConvProblem(2, 16, 14, 14, 16, 3, 3, pad_h=1, pad_w=1)
@@ -237,20 +237,24 @@ def test_a_database_is_named_by_what_was_read(
 ) -> None:
     monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "tuned.sqlite"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    open_store().merge([with_item_m(3)])
+    with opened() as store:
+        store.merge([with_item_m(3)])
     read = RememberedWinners(INFO)
     assert read.mark() is None, "nothing was read"
     read.relatives(INFO)
     assert read.mark() is not None
     again = RememberedWinners(INFO)
     assert again.mark() == read.mark(), "what was read is recalled"
-    open_store().note_race(replace(with_item_m(2, replace(SQUARE, k=96)), origin=RACED))
+    with opened() as store:
+        store.note_race(replace(with_item_m(2, replace(SQUARE, k=96)), origin=RACED))
     assert len(again.relatives(INFO)) == 2
     assert again.mark() == read.mark(), "a race speaks for its own problem alone"
-    open_store().merge([with_item_m(4, OTHER)])
+    with opened() as store:
+        store.merge([with_item_m(4, OTHER)])
     again.relatives(INFO)
     assert again.mark() not in (None, read.mark())
-    open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
+    with opened() as store:
+        store.note_check(INFO, "0123456789abcdef", "it is wrong")
     before = again.mark()
     again.relatives(INFO)
     assert again.mark() not in (None, before)

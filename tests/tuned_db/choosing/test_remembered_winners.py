@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from oclgen.problem import GemmProblem
+from tests.tuned_db.opened_store import opened
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import DatabaseError, Store, open_store, read_records
 from tuned_db.choosing import remembered_winners
@@ -37,16 +39,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_read_is_recalled_until_a_process_writes() -> None:
-    open_store().merge([record()], "a friend")
-    open_store().note_check(INFO, "0123456789abcdef", "it is wrong")
+    with opened() as store:
+        store.merge([record()], "a friend")
+        store.note_check(INFO, "0123456789abcdef", "it is wrong")
+        known = store.relatives(INFO)
     read = RememberedWinners(INFO)
-    assert read.relatives(INFO) == open_store().relatives(INFO)
+    assert read.relatives(INFO) == known
     again = RememberedWinners(INFO)
     assert again.relatives(INFO) == read.relatives(INFO)
     assert [one.origin for one in again.relatives(INFO)] == ["a friend"]
     assert again.checks(INFO) == {"0123456789abcdef": "it is wrong"}
     assert "store" not in vars(again), "nothing was asked of the database"
-    open_store().merge([record(OTHER)])
+    with opened() as store:
+        store.merge([record(OTHER)])
     assert {one.problem for one in again.relatives(INFO)} == {record().problem, OTHER.key()}
     assert len(RememberedWinners(INFO).relatives(INFO)) == 2
 
@@ -63,10 +68,16 @@ def test_where_there_is_no_database_none_is_made_to_read_it(tmp_path: Path) -> N
     assert read.mark() not in (nothing, None)
 
 
-def test_what_the_first_process_reads_is_recalled_by_the_second(tmp_path: Path) -> None:
-    """SQLite's file changes when it is made, and when its last user folds the log in."""
-    open_store()  # makes the database
+def test_what_the_first_process_reads_is_recalled_by_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reader folds in the log of a process that was killed, which changes the file."""
+    with opened():
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"tuned.sqlite{end}", tmp_path / f"killed.sqlite{end}")
+    monkeypatch.setenv("OCLGEN_DB", str(tmp_path / "killed.sqlite"))
     RememberedWinners(INFO).relatives(INFO)
+    assert not (tmp_path / "killed.sqlite-wal").exists()
     second = RememberedWinners(INFO)
     assert second.mark() is not None
     second.store.database.release()
@@ -78,7 +89,8 @@ def test_what_the_first_process_reads_is_recalled_by_the_second(tmp_path: Path) 
 def test_what_a_process_wrote_is_read_before_it_ends() -> None:
     writing = RememberedWinners(INFO)
     writing.relatives(INFO)
-    open_store().note_race(replace(record(), origin=RACED))
+    with opened() as store:
+        store.note_race(replace(record(), origin=RACED))
     assert RememberedWinners(INFO).mark() is None
     writing.keep()
     later = RememberedWinners(INFO)
@@ -170,6 +182,7 @@ def test_what_was_raced_is_read_when_a_process_ends() -> None:
     code = """
 import sys
 from dataclasses import replace
+from tests.tuned_db.opened_store import opened
 from tests.tuned_db.tuned_samples import INFO, SQUARE, record
 from tuned_db import open_store
 from tuned_db.choosing.remembered_winners import RememberedWinners
