@@ -28,4 +28,6 @@ def values(problem: PackedProblem, limits: Limits) -> Values:
         "groups": (0, limits.compute_units, 2 * limits.compute_units),
         # few outputs leave compute units without work-groups, a long k has some for several
         "split_k": (1, 2, 4, 8),
+        # warps that share a bulk copy: the longer, the fewer copies there are
+        "bulk": (0, 2, 4, 8, 16),
     }

@@ -10,6 +10,9 @@ from tests.oclgen.attention_emulated import by_lanes
 
 TEXT = """
 #define COPY_BYTES(to, from, valid) copied_bytes(tiles + (to), from, valid)
+#define TILE_BEGIN(at)
+#define TILE_AWAIT(at, parity)
+#define BRING(to, from, bytes, at) brought_bytes(tiles + (to), from, bytes)
 #define LOAD_X(value, p, valid) value = (valid) ? {load_x} : 0
 #define WORDS_AT(p) (__global const uint *)(p)
 #define LOAD_PAIR(value, p, valid) value = (valid) ? vload2(0, WORDS_AT(p)) : (uint2)(0)
@@ -34,6 +37,13 @@ void copied_bytes(__local uchar *to, __global const uchar *from, const int valid
 {{
     for (int i = 0; i < {width}; ++i) {{
         to[i] = i < valid ? from[i] : 0;
+    }}
+}}
+
+void brought_bytes(__local uchar *to, __global const uchar *from, const int bytes)
+{{
+    for (int i = 0; i < bytes; ++i) {{
+        to[i] = from[i];
     }}
 }}
 

@@ -27,7 +27,7 @@ from tests.guessed import valid_guesses
 from tests.oclgen.packed_emulated import emulate
 
 H200 = Limits("gpu", 47 * KIB, 1024, (1024, 1024, 64), 2**34, 2**37, 132, 1)
-UNITS = replace(H200, instructions=frozenset({"mma"}))
+UNITS = replace(H200, instructions=frozenset({"mma", "tma"}))
 BASE = PackedProblem(3, 37, 512)
 TOKEN = replace(BASE, m=1)
 ROWS = (
@@ -63,9 +63,16 @@ DIRECT = (
     (PackedProblem(8, 72, 1280), packed_mma.Config(1, 1, 256, 3, 1, 1, groups=2, split_k=2)),
     (PackedProblem(1, 40, 1280, "fp16"), packed_mma.Config(1, 2, 256, 2, 1, 2)),
     (PackedProblem(11, 37, 1024, "bf16"), packed_mma.Config(2, 1, 256, 2, 1, 1, groups=1)),
-    (PackedProblem(2, 24, 512), packed_mma.Config(1, 1, 512, 1, 1, 1)),
+    (PackedProblem(2, 24, 512, "fp16"), packed_mma.Config(1, 1, 512, 1, 1, 1)),
 )
 """Weights that go to registers without local memory."""
+BULK = (
+    (PackedProblem(3, 37, 768, "bf16"), packed_mma.Config(1, 1, 256, 3, 2, 1, bulk=1)),
+    (PackedProblem(8, 72, 1280), packed_mma.Config(1, 1, 256, 4, 2, 1, 2, 2, bulk=2)),
+    (PackedProblem(1, 40, 1024, "fp16"), packed_mma.Config(1, 2, 256, 4, 3, 1, bulk=4)),
+    (PackedProblem(11, 69, 1024, "bf16"), packed_mma.Config(2, 1, 256, 4, 2, 1, 1, bulk=2)),
+)
+"""Rows of tiles that are bulk copies: of one warp, and of several together."""
 AS_DIRECT = [form for form in FORMATS if packed_mma.tile(replace(BASE, format=form), 256).is_direct]
 
 
@@ -209,6 +216,19 @@ def test_weights_go_straight_to_registers(able: Device, form: str, case: int) ->
     right(able, packed_mma, replace(problem, format=form), config)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("case", range(len(BULK)))
+def test_bulk_copies_bring_tiles(able: Device, form: str, case: int) -> None:
+    problem, config = BULK[case]
+    if form == "q6_k":  # rows of a multiple of 2048 weights are multiples of 16 bytes
+        problem = replace(problem, k=2048)
+        config = replace(config, tile_k=256, warps=8, split_k=1, bulk=8)
+    if "tma" not in able.limits.instructions:
+        pytest.skip("matrix units, but no unit of tensor copies")
+    right(able, packed_mma, replace(problem, format=form), config)
+
+
 def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
     problem = PackedProblem(2, 16, 512, "bf16", "q4_1")
     inputs = random_inputs(problem, 5)
@@ -235,6 +255,10 @@ def test_rows_of_x_that_are_not_aligned_are_read(able: Device) -> None:
         (replace(TOKEN, n=64, free=frozenset({"m"})), (1, 1, 256, 1, 2, 1, 0, 2), "as many sums"),
         (PackedProblem(1, 64, 512), (1, 1, 256, 2, 2, 1, 0, 2), "none of 512 weights"),
         (PackedProblem(1, 8, 512, format="q8_0"), (1, 1, 256, 1, 1, 1), "no eight neighbouring"),
+        (PackedProblem(1, 8, 512), (1, 1, 256, 1, 2, 1, 0, 1, 1), "2 tiles a warp"),
+        (PackedProblem(1, 8, 768), (1, 1, 256, 3, 2, 1, 0, 1, 2), "does not divide warps=3"),
+        (PackedProblem(1, 8, 640), (1, 1, 256, 3, 2, 1, 0, 1, 3), "no multiple of tile_k=256"),
+        (PackedProblem(1, 8, 256, format="q6_k"), (1, 1, 256, 1, 2, 1, 0, 1, 1), "multiples of 16"),
     ],
 )
 def test_what_matrix_units_cannot_do_is_refused(
@@ -265,6 +289,24 @@ def test_work_groups_share_k_where_outputs_are_few(
     assert first.warps <= most_warps
     plan = packed_mma.plan(problem, first)
     assert (plan.counters > 0, plan.workspaces != ()) == (is_split, is_split)
+
+
+@pytest.mark.parametrize(
+    ("form", "instructions", "bulk"),
+    [
+        ("q8_0", {"mma", "tma"}, 16),
+        ("int8", {"mma", "tma"}, 16),
+        ("q6_k", {"mma", "tma"}, 8),
+        ("q4_0", {"mma", "tma"}, 0),
+        ("q8_0", {"mma"}, 0),
+    ],
+)
+def test_warps_share_bulk_copies_of_bytes(form: str, instructions: set[str], bulk: int) -> None:
+    limits = replace(
+        UNITS, local_bytes=227 * KIB, compute_units=132, instructions=frozenset(instructions)
+    )
+    first = next(valid_configs(packed_mma, PackedProblem(1, 14336, 4096, "bf16", form), limits))
+    assert first.bulk == bulk
 
 
 @pytest.mark.sampled(4)

@@ -27,13 +27,15 @@ split_k             work-groups that share a block of outputs
 share, shares       index of a warp among those that share a block of outputs, and their number
 stages              tiles of a warp in local memory; 1: none is, each lane loads what it multiplies
 is_direct           whether that is so
+slots               where tiles lie in local memory: see `packed_mma_tiles.Slots`
+is_partial          whether warps that share slots have fewer tiles in them, or none, at the end of k
 rounds              tiles of a row that a warp multiplies
 is_repeated         whether a work-group computes several blocks of outputs
 most_blocks         blocks of outputs of a work-group at most
 k, row_bytes        weights, and bytes, of a row of w
 unroll              parts of a tile that are written out one behind the other
 pad                 floats behind each row of sums
-local_bytes         bytes of local memory
+local_bytes         bytes of local memory, of which tiles take the first tiles_bytes
 elem_bytes          bytes of an element of x; 4: it is multiplied in pieces, by a power of two that
                     lets the largest of a row fill fp16's range: see `packed_mma_products.scales_of`
 </%doc>
@@ -41,6 +43,7 @@ elem_bytes          bytes of an element of x; 4: it is multiplied in pieces, by 
     from oclgen.families.parts.expressions import plus
 %>\
 <%namespace name="weights" file="packed_mma_weights.cl.mako"/>\
+<%namespace name="bulk_copies" file="packed_mma_bulk.cl.mako"/>\
 <%namespace name="moves" file="packed_mma_moves.cl.mako"/>\
 <%namespace name="products" file="packed_mma_products.cl.mako"/>\
 <%namespace name="passing" file="passing.cl.mako"/>\
@@ -87,6 +90,9 @@ void packed_mma(
     int nth_block = 0;
 % endif
     UNIT_MEMORY
+% if slots.sharing:
+${bulk_copies.begin()}\
+% endif
     SUMS_BEGIN(id, ${warps});
     __local float *sums = (__local float *)(tiles + ${local_bytes - text.sums_bytes(warps, pad) * (2 if is_repeated else 1)});
 % if form.group is not None:
@@ -114,14 +120,14 @@ void packed_mma(
     uint4 heads[${text.heads}];
     __local uchar *headed = tiles + ${warps * 8 * entries} + warp * ${text.heads_bytes} + lane * 16;
 % endif
-% else:
+% elif not slots.sharing:
     const int copied = lane / ${lanes}, byte_0 = lane % ${lanes} * ${width};
     __global const uchar *from = w + offset_w + copied * ${row_bytes}L + byte_0;
-    const int mine = warp * ${stages * text.stage_bytes};
-    const int to = mine + copied * ${tile.stride} + byte_0;
+    const int mine = warp * ${stages * slots.slot_bytes};
+    const int to = mine + copied * ${slots.stride} + byte_0;
 % endif
 % if entries:
-    __local float2 *ready = (__local float2 *)(tiles + ${0 if is_direct else warps * stages * text.stage_bytes}) + warp * ${entries};
+    __local float2 *ready = (__local float2 *)(tiles + ${0 if is_direct else tiles_bytes}) + warp * ${entries};
 % endif
 
     // x is asked for first: behind the copies it would wait for them
@@ -141,7 +147,9 @@ ${moves.fetch(f"(int)get_group_id(0) * {tile_n}", f"{share} * {tile_k}", " " * 4
 % endif
     // what is copied next
     int copy_n = (int)get_group_id(0) * ${tile_n}, copy_round = 0;
-% if is_direct:
+% if slots.sharing:
+${bulk_copies.fill()}\
+% elif is_direct:
     {
 ${moves.take(" " * 8)}\
     }
@@ -173,7 +181,7 @@ ${products.sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
     }
 % endif
 % endif
-    int ${"" if is_direct else "slot = 0, "}turn = 0, before = -1${', shift = 0' if is_repeated else ''};
+    int ${"" if is_direct else "slot = 0, "}${"parity = 0, " if slots.sharing else ""}turn = 0, before = -1${', shift = 0' if is_repeated else ''};
 #pragma unroll 1
     for (int n0 = (int)get_group_id(0) * ${tile_n};; n0 += further) {
         float acc[${blocks_n}][${blocks_m}][4];
@@ -201,6 +209,8 @@ ${products.sums_of_x(f"kept_ones[p][{i}]", "kept[p]", i, " " * 8)}\
             {
 ${moves.take(" " * 16)}\
             }
+% elif slots.sharing:
+${bulk_copies.wait_for(" " * 12)}\
 % else:
             COPY_WAIT(${stages - 2});
             WARP_SYNC();
@@ -208,7 +218,7 @@ ${moves.take(" " * 16)}\
                 const int next = slot == 0 ? ${stages - 1} : slot - 1;
 ${moves.copy("next", " " * 16)}\
             }
-            __local const uchar *tile = tiles + mine + slot * ${text.stage_bytes};
+            __local const uchar *tile = tiles + mine + slot * ${slots.slot_bytes};
             slot = slot == ${stages - 1} ? 0 : slot + 1;
 % endif
 % if form.group or not is_kept:
@@ -224,7 +234,7 @@ ${moves.copy("next", " " * 16)}\
 % else:
             for (int i = 0; i < ${entries // 128}; ++i) {
                 const int at = lane + 32 * i, row = at % ${tile_n}, quad = at / ${tile_n}, first = quad % 2 * 4;
-                __local const uchar *p = ${"headed + 512 * i" if is_direct else f"tile + row * {tile.stride} + quad / 2 * {form.block_bytes}"};
+                __local const uchar *p = ${"headed + 512 * i" if is_direct else f"tile + row * {slots.stride} + quad / 2 * {form.block_bytes}"};
 % for line in stripe.quads.replace("__global", "__local").splitlines():
                 ${line}
 % endfor
@@ -254,8 +264,14 @@ ${moves.load_x("next_x", "at_k", " " * 16)}\
 % endif
 ${products.multiply("kept[p]" if is_kept else "pairs")}\
             }
+% if slots.sharing:
+${bulk_copies.refill(" " * 12)}\
+% endif
         }
 
+% if is_partial:
+${bulk_copies.drop(" " * 8)}\
+% endif
         // a warp reads a block's sums behind its own share of the next one, and so seldom waits
         if (before >= 0) {
             SUMS_AWAIT(turn ^ 1);
@@ -324,7 +340,7 @@ ${store("before", " " * 20)}\
         before = n0;
         turn ^= 1;
     }
-% if not is_direct:
+% if not is_direct and not slots.sharing:
     COPY_WAIT(0);
 % endif
 % if split_k > 1:

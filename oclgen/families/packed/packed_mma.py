@@ -43,6 +43,7 @@ def units(problem: PackedProblem, config: Config) -> str:
         elem_bytes=DTYPES[problem.dtype],
         x_bytes=config.text(problem).items * DTYPES[problem.dtype],
         width=tile(problem, config.tile_k).width,
+        bulk_rows=config.tile_n if config.bulk else 0,
         is_split=config.split_k > 1,
     )
 
@@ -60,6 +61,9 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
             units=units(problem, config),
             text=config.text(problem),
             tile=cut,
+            slots=config.slots(problem),
+            is_partial=config.bulk > 0 and config.shares * config.tile_k > problem.k,
+            tiles_bytes=config.tiles_bytes(problem),
             work_items=config.work_items,
             tile_m=config.tile_m,
             tile_n=config.tile_n,

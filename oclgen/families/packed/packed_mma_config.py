@@ -8,7 +8,7 @@ from math import prod
 from typing import Annotated
 
 from oclgen.families.packed.packed_mma_text import Text
-from oclgen.families.packed.packed_mma_tiles import ROWS, Tile
+from oclgen.families.packed.packed_mma_tiles import BULK, ROWS, Slots, Tile
 from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig
 from oclgen.limits import Limits
@@ -44,6 +44,7 @@ class Config(BaseConfig):
     unroll: Unroll
     groups: Annotated[int, Range(0, 1 << 16)] = 0
     split_k: Annotated[int, Range(1, MOST_SLICES)] = 1
+    bulk: Annotated[int, Range(0, 32)] = 0
 
     @property
     def tile_m(self) -> int:
@@ -105,10 +106,19 @@ class Config(BaseConfig):
 
     def local_bytes(self, problem: PackedProblem) -> int:
         """Return the bytes of local memory: tiles of each warp, and sums of one or two blocks."""
-        cut, text = tile(problem, self.tile_k), self.text(problem)
-        of_row = text.heads_bytes // self.tile_n if self.is_direct else self.stages * cut.stride
-        tiles = self.warps * self.tile_n * (of_row + 8 * cut.entries)
+        text = self.text(problem)
+        tiles = self.tiles_bytes(problem) + self.warps * 8 * text.entries
         return tiles + text.sums_bytes(self.warps, PAD) * (2 if self.is_repeated(problem) else 1)
+
+    def tiles_bytes(self, problem: PackedProblem) -> int:
+        """Return the bytes of local memory of tiles, or of their blocks' numbers alone."""
+        if self.is_direct:
+            return self.warps * self.text(problem).heads_bytes
+        return self.slots(problem).bytes(self.warps)
+
+    def slots(self, problem: PackedProblem) -> Slots:
+        """Return where tiles lie in local memory."""
+        return Slots(tile(problem, self.tile_k), self.tile_n, self.stages, self.bulk)
 
     def registers(self, problem: PackedProblem) -> int:
         """Return the numbers that a work-item keeps: sums, scales, x raw and in pieces."""
@@ -131,6 +141,8 @@ class Config(BaseConfig):
         cut = tile(problem, self.tile_k)
         if self.tile_k % cut.unit:
             return f"tile_k={self.tile_k} is no multiple of {cut.unit}, whole blocks of weights"
+        if self.bulk and (reason := self._no_bulk(problem, limits)):
+            return reason
         if self.is_direct and not cut.is_direct:
             return f"stages=1: lanes have no eight neighbouring bytes of {problem.format} each"
         if self.groups and not self.is_repeated(problem):
@@ -144,7 +156,8 @@ class Config(BaseConfig):
             return f"unroll={self.unroll}: a tile whose x is kept is written out as a whole"
         if (group := cut.format.group) and self.tile_k % group and group % self.tile_k:
             return f"tile_k={self.tile_k} and groups of {group} do not divide"
-        if cut.is_skewed and (problem.k % self.tile_k or problem.n * cut.row_bytes % cut.width):
+        is_skewed = self.slots(problem).is_skewed
+        if is_skewed and (problem.k % self.tile_k or problem.n * cut.row_bytes % cut.width):
             return (
                 f"{problem.n} rows of {cut.row_bytes} B begin between multiples of {cut.width} B: "
                 f"the last must end at one, and each at the end of a tile of {self.tile_k} weights"
@@ -153,6 +166,23 @@ class Config(BaseConfig):
         if (kept := self.registers(problem)) > most:
             return f"a work-item would keep {kept} numbers; at most {most} fit"
         return None
+
+    def _no_bulk(self, problem: PackedProblem, limits: Limits) -> str | None:
+        """Say with numbers why bulk copies bring no tiles of this product, or None."""
+        cut = tile(problem, self.tile_k)
+        if self.is_direct or self.rounds(problem) > 1:
+            rounds = self.rounds(problem)
+            return f"bulk={self.bulk}: stages={self.stages}, {rounds} tiles a warp; x must be kept"
+        if self.warps % self.bulk:
+            return f"bulk={self.bulk}: does not divide warps={self.warps}"
+        if problem.k % self.tile_k:
+            return f"bulk={self.bulk}: k={problem.k} is no multiple of tile_k={self.tile_k}"
+        if self.bulk * cut.bytes % BULK or cut.row_bytes % BULK:
+            return (
+                f"bulk={self.bulk}: copies are {self.bulk * cut.bytes} B, from rows of "
+                f"{cut.row_bytes} B; both must be multiples of {BULK} B"
+            )
+        return limits.why_no("tma")
 
     def needs(self, problem: PackedProblem) -> Needs:
         """Return what the plan asks of a device."""

@@ -8,9 +8,11 @@ from math import prod
 
 from oclgen.families.packed.packed_mma_config import MOST_SLICES, Config, tile
 from oclgen.families.packed.packed_mma_measured import (
+    BULK,
     FEW_BYTES,
     LENGTHS,
     MANY_BLOCKS,
+    MOST_BULK_SLICES,
     MOST_IDLE,
     MOST_SHARING,
     MOST_WARPS,
@@ -35,7 +37,23 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
         return []
     case = Case(problem, limits.compute_units)
     several = [*_of_slices(case), *_of_kept_slices(case), *_of_kept_x(case), *_of_rounds(case)]
-    return [*_of_whole_units(case), *_of_registers(case, several[0]), *several]
+    several = [*_of_whole_units(case), *_of_registers(case, several[0]), *several]
+    return [*_of_bulk(case, several[0]), *several]
+
+
+def _of_bulk(case: Case, plain: Config) -> Iterator[Config]:
+    """Yield configs whose warps share bulk copies: `BULK` says for which products that is faster.
+
+    Where k is cut, it is `plain` with such copies.
+    """
+    problem = case.problem
+    if problem.m > ROWS or problem.free:
+        return
+    if tile_k := first(BULK, case):
+        kept = _kept(case, tile_k)
+        yield replace(kept, bulk=kept.warps)
+    elif case.problem.format == "q8_0" and 1 < plain.split_k <= MOST_BULK_SLICES:
+        yield replace(plain, bulk=plain.warps)
 
 
 def _of_whole_units(case: Case) -> Iterator[Config]:
@@ -152,12 +170,17 @@ def _of_kept_x(case: Case) -> Iterator[Config]:
             _idle(problem.k, tile_k) > MOST_IDLE,
         ),
     ):
-        warps = ceil_div(problem.k, tile_k)
-        most = min(4 if blocks > MANY_BLOCKS * units else 3, max(1, RESIDENT // (tile_k * warps)))
-        # the fewest groups that need no more turns
-        turns = ceil_div(blocks, most * units)
-        groups = units * min(most, ceil_div(blocks, turns * units))
-        yield Config(1, 1, tile_k, warps, 2, 1, groups if blocks > groups else 0)
+        yield _kept(case, tile_k)
+
+
+def _kept(case: Case, tile_k: int) -> Config:
+    """Return the config whose warps have one tile of each row, for as many groups as units hold."""
+    blocks, units, warps = case.blocks, case.units, ceil_div(case.problem.k, tile_k)
+    most = min(4 if blocks > MANY_BLOCKS * units else 3, max(1, RESIDENT // (tile_k * warps)))
+    # the fewest groups that need no more turns
+    turns = ceil_div(blocks, most * units)
+    groups = units * min(most, ceil_div(blocks, turns * units))
+    return Config(1, 1, tile_k, warps, 2, 1, groups if blocks > groups else 0)
 
 
 def _of_rounds(case: Case) -> Iterator[Config]:

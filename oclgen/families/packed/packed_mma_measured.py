@@ -25,6 +25,8 @@ SLICE_WARPS = 12
 SHORT_K = 3072
 """Weights of a row up to which one work-group multiplies all: to pass sums takes longer (us:
 2x768x2304 of q4_0 8.2 and 5.8, 6x976x2816 of q4_k 8.3 and 6.6)."""
+MOST_BULK_SLICES = 8
+"""Slices of q8_0's k up to which bulk copies gain: with 11 of six warps 22.2 and 24.4 us."""
 WIDE_K = 1536
 """Weights of a row above which one work-group of a unit multiplies two blocks of outputs at a time
 by more than four rows in fp32, from registers (1.17 to 1.28 times as fast with four rows of 1792 to
@@ -118,6 +120,17 @@ LENGTHS: Table[tuple[int, ...]] = (
 )
 """Weights of a tile, the best first, where warps keep x and have one tile of each row. Figures are
 parts of the read rate, by turns."""
+
+BULK: Table[int] = (
+    # 512 weights of q8_0: 5x792x512 4.7 and 5.1 us; 768 of int8: 3x2088x768 5.6 and 6.2 us
+    (lambda c: c.problem.format == "q8_0" and 512 < c.problem.k <= RESIDENT, 256),
+    (lambda c: c.problem.format == "int8" and 1024 <= c.problem.k <= RESIDENT, 256),
+    (lambda c: c.problem.format == "q6_k" and c.problem.m <= 4 and c.blocks > c.units, 512),
+    # 4 bits, 8x14336x4096 of q4_k: 18.6 and 19.5 us
+    (lambda _: True, 0),
+)
+"""Weights of a tile of the warps that share bulk copies, and so keep x; 0: they copy by `cp.async`.
+Times are without and with bulk copies."""
 
 TILES: Table[tuple[tuple[int, int], ...]] = (
     (

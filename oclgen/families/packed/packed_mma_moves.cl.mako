@@ -36,13 +36,13 @@ ${to}    fetched[i] = numbers(0, 0, scales + ${"2 * " if form.zeros else ""}(gro
 ${to}}
 </%def>\
 <%def name="copy(slot, to)">\
-<% lanes, width, stage_bytes, rows_at_once = tile.lanes, tile.width, text.stage_bytes, text.rows_at_once %>\
+<% lanes, width, slot_bytes, rows_at_once = tile.lanes, tile.width, slots.slot_bytes, text.rows_at_once %>\
 ${to}const int begin = ${f"(copy_round * {shares} + {share})" if rounds > 1 else share} * ${tile.bytes};
-${to}__global const uchar *rows = from + copy_n * ${row_bytes}L${"" if tile.is_skewed else " + begin"};
-${to}const local_t place = base + to + ${slot} * ${stage_bytes};
+${to}__global const uchar *rows = from + copy_n * ${row_bytes}L${"" if slots.is_skewed else " + begin"};
+${to}const local_t place = base + to + ${slot} * ${slot_bytes};
 #pragma unroll
 ${to}for (int i = 0; i < ${tile_n // rows_at_once}; ++i) {
-% if tile.is_skewed:
+% if slots.is_skewed:
 ${to}    const int at = begin - ((copy_n + copied + i * ${rows_at_once}) * ${row_bytes} + begin & ${width - 1});
 ${to}    __global const uchar *row = rows + at + i * ${rows_at_once * row_bytes};
 ${to}    const int left = copy_n + copied + i * ${rows_at_once} < n ? ${row_bytes} - at - byte_0 : 0;
@@ -52,7 +52,7 @@ ${to}    const int left = copy_n + copied + i * ${rows_at_once} < n ? ${row_byte
 % endif
 #pragma unroll
 ${to}    for (int byte = 0; byte < ${width * tile.copies}; byte += ${width * lanes}) {
-${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + i * ${rows_at_once * tile.stride} + byte, row + byte, byte < left ? ${width} : 0);
+${to}        ${f"if (byte + byte_0 < {width * tile.copies}) " if tile.copies % lanes else ""}COPY_BYTES(place + i * ${rows_at_once * slots.stride} + byte, row + byte, byte < left ? ${width} : 0);
 ${to}    }
 ${to}}
 ${to}COPY_COMMIT();

@@ -61,9 +61,9 @@ ${to}}
     back = " * inverse[c][e % 2]" if text.is_scaled and not is_kept else ""
 %>\
 % if not is_direct:
-            __local const uchar *first = tile + line * ${tile.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
+            __local const uchar *first = tile + line * ${slots.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % endif
-% if tile.is_skewed:
+% if slots.is_skewed:
             const int skew_of = (n0 + line) * ${row_bytes} + (round * ${shares} + ${share}) * ${tile.bytes};
 % endif
 % for i, span in enumerate(text.spans):
@@ -119,7 +119,7 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
 % if is_direct:
                         const uint bytes = ${text.held(step)};
 % else:
-                        __local const uchar *p = first + (r * 16 + row * 8) * ${tile.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
+                        __local const uchar *p = first + (r * 16 + row * 8) * ${slots.stride}${skip}${f" + (skew_of + (r * 16 + row * 8) * {row_bytes} & {width - 1})" if slots.is_skewed else ""};
                         const uint bytes = ${f"BYTES(p{plus(stripe.quants)} + o)" if text.word_at(step) == "BYTES" else f"WORD(p{plus(stripe.quants)} + o + {tile.stretch} * part)"};
 % endif
 % if stripe.upper:
@@ -157,7 +157,7 @@ ${sums_of_x("ones", pairs, i, " " * 16)}\
 % endfor
                         };
 % elif has_numbers:
-                        __local const uchar *block = first + (r * 16 + h * 8) * ${tile.stride}${block_skip}${f" + (skew_of + (r * 16 + h * 8) * {row_bytes} & {width - 1})" if tile.is_skewed else ""};
+                        __local const uchar *block = first + (r * 16 + h * 8) * ${slots.stride}${block_skip}${f" + (skew_of + (r * 16 + h * 8) * {row_bytes} & {width - 1})" if slots.is_skewed else ""};
                         const float2 its[${len(columns)}] = {
 % for j in columns:
 % if tile.shared == form.block:

@@ -207,11 +207,6 @@ class Text:
         """Parts of a tile."""
         return self.tile.tile_k // self.tile.part
 
-    @property
-    def stage_bytes(self) -> int:
-        """Bytes of a warp's tile."""
-        return self.tile_n * self.tile.stride
-
     def sums_bytes(self, warps: int, pad: int) -> int:
         """Return the bytes of all warps' sums of a block, `pad` floats behind each row of x."""
         return 4 * warps * self.rows * (self.tile_n + pad)

@@ -25,6 +25,10 @@ RUN = 32
 """Bytes that four lanes load together straight into registers."""
 FLUSHED = 64
 """Weights whose products the units add up, in sums that they cut off, not round."""
+BULK = 16
+"""Bytes whose multiples a bulk copy begins at and brings."""
+BARRIER_BYTES, COUNTER_BYTES = 8, 4
+"""Bytes of a slot's barrier, at which copies arrive, and of a row's counter of its readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +207,57 @@ class Tile:
         if self.format.group is not None:
             return min(FLUSHED, self.format.group or FLUSHED)
         return self.stripes.text.shared or self.format.block
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Where in local memory the tiles of a work-group's warps lie.
+
+    Attributes:
+        tile: of a warp.
+        rows: of w in a tile.
+        stages: slots of each warp, which its tiles take in turn.
+        sharing: neighbouring warps whose tiles of a row are one bulk copy to one slot; 0: warps
+            copy their own tiles, by `cp.async`.
+    """
+
+    tile: Tile
+    rows: int
+    stages: int
+    sharing: int
+
+    @property
+    def copied(self) -> int:
+        """Bytes of a row of a slot."""
+        return self.sharing * self.tile.bytes
+
+    @property
+    def stride(self) -> int:
+        """Bytes from a row to the next: an odd multiple of 16, so that 8 rows share no bank."""
+        return 16 * (ceil_div(self.copied, 16) | 1) if self.sharing else self.tile.stride
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a slot."""
+        return self.rows * self.stride
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether copies begin before the rows of a tile."""
+        return self.tile.is_skewed and not self.sharing
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether the last warp that has read a row of a slot copies the next one to it."""
+        return self.sharing > 1
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Bytes of the barriers of these warps' slots, and of the counters of their rows."""
+        counters = self.rows * COUNTER_BYTES if self.has_counters else 0
+        return self.stages * (BARRIER_BYTES + counters) if self.sharing else 0
+
+    def bytes(self, warps: int) -> int:
+        """Return the bytes of all slots of a work-group, and of their barriers."""
+        of_slots = self.stages * self.slot_bytes + self.barrier_bytes
+        return ceil_div(warps, max(1, self.sharing)) * of_slots

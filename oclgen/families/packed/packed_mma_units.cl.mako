@@ -9,6 +9,7 @@ dtype       "fp16" or "bf16": of the pairs
 elem_bytes  bytes of an element of x
 x_bytes     bytes of x that a lane loads at once
 width       bytes of a copy
+bulk_rows   rows of w that bulk copies bring to a slot, or 0: there are none
 is_split    whether work-groups pass sums to each other
 </%doc>
 <%namespace name="passing" file="passing.cl.mako"/>\
@@ -36,6 +37,19 @@ local_t shared_address(__local const void *pointer)
     "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @!done bra again; }" \
     :: "r"(sent), "r"(parity) : "memory")
 
+% if bulk_rows:
+/* a barrier that ${bulk_rows} lanes pass for each tile, each with the bytes that it has brought then; the
+   parity of its phases alternates */
+#define TILE_BEGIN(at) __asm__ volatile( \
+    "mbarrier.init.shared.b64 [%0], ${bulk_rows}; fence.mbarrier_init.release.cluster;" :: "r"(at) : "memory")
+#define TILE_AWAIT(at, parity) __asm__ volatile( \
+    "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again; }" \
+    :: "r"(at), "r"(parity) : "memory")
+#define BRING(to, from, bytes, at) __asm__ volatile( \
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %2; " \
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" \
+    :: "r"(to), "l"(from), "r"(bytes), "r"(at) : "memory")
+% endif
 /* copies ${width} bytes, or as many zeros where `valid` is 0 */
 #define COPY_BYTES(to, from, valid) __asm__ volatile( \
     "cp.async.${"cg" if width == 16 else "ca"}.shared.global [%0], [%1], ${width}, %2;" \
