@@ -99,7 +99,7 @@ NOTHING = Forest(
 def main(kind: str, tables: Sequence[Path]) -> None:
     """Write the model of a kind of device from the tables of such devices."""
     cases = [case for table in tables for case in cases_of(table) if case.kind == kind]
-    path = FOLDER / f"{kind}.npz"
+    model, path = fit(cases), FOLDER / f"{kind}.npz"
     with path.open("wb") as file:
-        fit(cases).save(file)
+        model.save(file)
     print(f"{path}: {sum(len(case.ms) for case in cases)} measurements of {len(cases)} problems")
