@@ -13,7 +13,7 @@ refill(to)      the next tiles to the rows of `slot` that no warp reads any more
 drop(to)        zeros in place of the sums of warps behind the last tile, whose slots nothing is copied to
 </%doc>
 <%!
-    from oclgen.families.packed.packed_mma_tiles import BARRIER_BYTES
+    from oclgen.families.packed.packed_mma_tiles import BARRIER_BYTES, BULK
 %>\
 <%def name="begin()">\
 <%
@@ -35,9 +35,18 @@ drop(to)        zeros in place of the sums of warps behind the last tile, whose 
 % endif
 </%def>\
 <%def name="bring(slot, condition, to)">\
+<%
+    place = f"base + team_at + {slot} * {slots.slot_bytes} + i * {slots.stride}, from"
+    barrier_at = f"brought + {BARRIER_BYTES} * {slot}"
+%>\
 ${to}for (int i = lane; i < ${tile_n}; i += 32) {
-${to}    ${condition}BRING(base + team_at + ${slot} * ${slots.slot_bytes} + i * ${slots.stride}, shared + min(copy_n + i, n - 1) * ${row_bytes}L,
-${to}          shared_bytes, brought + ${BARRIER_BYTES} * ${slot});
+${to}    __global const uchar *const from = shared + min(copy_n + i, n - 1) * ${row_bytes}L;
+% if slots.is_skewed:
+${to}    const int skew = (min(copy_n + i, n - 1) * ${row_bytes} + shared_begin) & ${BULK - 1};
+${to}    ${condition}BRING(${place} - skew, (skew + shared_bytes + ${BULK - 1}) & ~${BULK - 1}, ${barrier_at});
+% else:
+${to}    ${condition}BRING(${place}, shared_bytes, ${barrier_at});
+% endif
 ${to}}
 </%def>\
 <%def name="fill()">\

@@ -8,7 +8,7 @@ from math import prod
 from typing import Annotated
 
 from oclgen.families.packed.packed_mma_text import Text
-from oclgen.families.packed.packed_mma_tiles import BULK, ROWS, Slots, Tile
+from oclgen.families.packed.packed_mma_tiles import ROWS, Slots, Tile
 from oclgen.families.parts.planes import FLOAT_BYTES
 from oclgen.family import BaseConfig
 from oclgen.limits import Limits
@@ -169,7 +169,6 @@ class Config(BaseConfig):
 
     def _no_bulk(self, problem: PackedProblem, limits: Limits) -> str | None:
         """Say with numbers why bulk copies bring no tiles of this product, or None."""
-        cut = tile(problem, self.tile_k)
         if self.is_direct or self.rounds(problem) > 1:
             rounds = self.rounds(problem)
             return f"bulk={self.bulk}: stages={self.stages}, {rounds} tiles a warp; x must be kept"
@@ -177,11 +176,6 @@ class Config(BaseConfig):
             return f"bulk={self.bulk}: does not divide warps={self.warps}"
         if problem.k % self.tile_k:
             return f"bulk={self.bulk}: k={problem.k} is no multiple of tile_k={self.tile_k}"
-        if self.bulk * cut.bytes % BULK or cut.row_bytes % BULK:
-            return (
-                f"bulk={self.bulk}: copies are {self.bulk * cut.bytes} B, from rows of "
-                f"{cut.row_bytes} B; both must be multiples of {BULK} B"
-            )
         return limits.why_no("tma")
 
     def needs(self, problem: PackedProblem) -> Needs:

@@ -44,7 +44,8 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 def _of_bulk(case: Case, plain: Config) -> Iterator[Config]:
     """Yield configs whose warps share bulk copies: `BULK` says for which products that is faster.
 
-    Where k is cut, it is `plain` with such copies.
+    Where k is cut, it is `plain` with such copies: 1.07 to 1.24 times as fast in ten products of
+    q8_0, 1.04 in 19 of q6_k (0.96 to 1.13).
     """
     problem = case.problem
     if problem.m > ROWS or problem.free:
@@ -52,7 +53,7 @@ def _of_bulk(case: Case, plain: Config) -> Iterator[Config]:
     if tile_k := first(BULK, case):
         kept = _kept(case, tile_k)
         yield replace(kept, bulk=kept.warps)
-    elif case.problem.format == "q8_0" and 1 < plain.split_k <= MOST_BULK_SLICES:
+    elif problem.format in ("q8_0", "q6_k") and 1 < plain.split_k <= MOST_BULK_SLICES:
         yield replace(plain, bulk=plain.warps)
 
 

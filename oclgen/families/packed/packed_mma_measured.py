@@ -125,7 +125,13 @@ BULK: Table[int] = (
     # 512 weights of q8_0: 5x792x512 4.7 and 5.1 us; 768 of int8: 3x2088x768 5.6 and 6.2 us
     (lambda c: c.problem.format == "q8_0" and 512 < c.problem.k <= RESIDENT, 256),
     (lambda c: c.problem.format == "int8" and 1024 <= c.problem.k <= RESIDENT, 256),
-    (lambda c: c.problem.format == "q6_k" and c.problem.m <= 4 and c.blocks > c.units, 512),
+    (
+        lambda c: c.problem.format == "q6_k"
+        and c.problem.k <= RESIDENT
+        and c.problem.m <= 4
+        and c.blocks > c.units,
+        512,
+    ),
     # 4 bits, 8x14336x4096 of q4_k: 18.6 and 19.5 us
     (lambda _: True, 0),
 )

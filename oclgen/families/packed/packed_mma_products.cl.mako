@@ -64,7 +64,7 @@ ${to}}
             __local const uchar *first = tile + line * ${slots.stride} + ${"p" if per_block == 1 else f"p / {per_block}"} * ${text.part_bytes};
 % endif
 % if slots.is_skewed:
-            const int skew_of = (n0 + line) * ${row_bytes} + (round * ${shares} + ${share}) * ${tile.bytes};
+            const int skew_of = (n0 + line) * ${row_bytes} + ${"shared_begin" if slots.sharing else f"(round * {shares} + {share}) * {tile.bytes}"};
 % endif
 % for i, span in enumerate(text.spans):
 <% ones = f"kept_ones[p][{i}]" if is_kept else "ones" %>\

@@ -234,7 +234,9 @@ class Slots:
     @property
     def stride(self) -> int:
         """Bytes from a row to the next: an odd multiple of 16, so that 8 rows share no bank."""
-        return 16 * (ceil_div(self.copied, 16) | 1) if self.sharing else self.tile.stride
+        if not self.sharing:
+            return self.tile.stride
+        return BULK * (ceil_div(self.copied + (BULK - 1) * self.is_skewed, BULK) | 1)
 
     @property
     def slot_bytes(self) -> int:
@@ -244,7 +246,9 @@ class Slots:
     @property
     def is_skewed(self) -> bool:
         """Whether copies begin before the rows of a tile."""
-        return self.tile.is_skewed and not self.sharing
+        if not self.sharing:
+            return self.tile.is_skewed
+        return gcd(self.copied, self.tile.row_bytes) % BULK != 0
 
     @property
     def has_counters(self) -> bool:
