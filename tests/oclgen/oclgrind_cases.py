@@ -169,6 +169,10 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         (PackedProblem(2, 5, 128, "fp32", "q4_1"), packed_mma.DEFAULT),
         (PackedProblem(1, 8, 256, "bf16", "q6_k"), packed_mma.DEFAULT),
         (PackedProblem(9, 18, 128, "fp16", "int4_64z"), packed_mma.Config(2, 2, 64, 2, 2, 1)),
+        (
+            PackedProblem(2, 24, 512, "bf16", "q6_k"),
+            packed_mma.Config(1, 1, 256, 2, 2, 1, groups=1, bulk=2),
+        ),
     ),
     "conv_amx": (
         (

@@ -7,6 +7,8 @@ has read a row, so that none waits for another. A slot's barrier says when all i
 `to` is the indentation of a def's lines; the other values are those of `packed_mma`.
 
 begin()         slots, barriers and counters of readers
+bring(slot, condition, to)
+                a row of the tiles of copy_n to a slot by each lane, where the condition holds
 fill()          the first tiles to all slots
 wait_for(to)    the tile in `slot`, as `tile`
 refill(to)      the next tiles to the rows of `slot` that no warp reads any more; goes on to the next slot
