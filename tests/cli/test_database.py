@@ -142,7 +142,7 @@ def test_databases_are_merged_and_pruned(run: Run, filled: Path, tmp_path: Path)
 def test_what_is_generated_differently_today_is_pruned(run: Run, own_database: Path) -> None:
     """And what is of unknown kernels, as records of before digests are."""
     store = open_store(own_database)
-    older = [one for one in shipped_records() if one.digest is None][:3]
+    older = [replace(one, digest=None, generator="1") for one in shipped_records()[:3]]
     store.merge([*older, *shipped_records()[-5:]])
     would = run("db", "prune", "--outdated", "--dry-run").output
     assert would.startswith("3 measurements would go")
