@@ -13,10 +13,12 @@ item_m, item_n      rows and columns of C per work-item
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              32 does not divide k
-text                how lanes are added, terms and stores: see `gemm_dot_pairs_text`
+text                terms and stores: see `gemm_register_text`
 preamble, dot       LOAD and STORE; the instruction
 </%doc>
 <%!
+    from oclgen.families.gemm.gemm_dot_pairs_text import added, groups
+    from oclgen.families.parts.expressions import lanes_of
     from oclgen.render import vector
 %>\
 <%namespace name="common" file="gemm_common.cl.mako"/>\
@@ -84,13 +86,13 @@ ${step("start", " & rest")}\
     }
 % endif
 
-% for group, places in enumerate(text.groups()):
-% for name, value in text.added(group, [f"lanes{i}_{j}" for i, j in places]):
+% for group, places in enumerate(groups(item_m, item_n)):
+% for name, value in added(group, [f"lanes{i}_{j}" for i, j in places]):
     const float16 ${name} = ${value};
 % endfor
 % for at, (i, j) in enumerate(places):
 % if j == 0:
-    const ${vector(item_n)} acc${i}_0 = ${name}.${text.lanes(at)};
+    const ${vector(item_n)} acc${i}_0 = ${lanes_of(name, 16, at, item_n)};
 % endif
 % endfor
 % endfor

@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
-
-from oclgen.families.gemm.gemm_register_text import Results
-
-if TYPE_CHECKING:
-    from oclgen.families.gemm import gemm_dot_pairs
 
 LANES = 16
 STEPS = (
@@ -26,38 +20,36 @@ STEPS = (
 quarter, where x86 moves lanes of two vectors at once."""
 
 
-class DotPairsText(Results["gemm_dot_pairs.Config"]):
-    """The pieces of the text that depend on a problem and a config."""
+def groups(item_m: int, item_n: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield rows and columns of results whose lanes are added together, 16 or the last ones.
 
-    def groups(self) -> Iterator[list[tuple[int, int]]]:
-        """Yield rows and columns of results whose lanes are added together, 16 or the last ones."""
-        rows, columns = range(self.config.item_m), range(self.config.item_n)
-        places = [(i, j) for i in rows for j in columns]
-        for start in range(0, len(places), LANES):
-            yield places[start : start + LANES]
+    Args:
+        item_m: rows of a work-item.
+        item_n: its columns.
+    """
+    places = [(i, j) for i in range(item_m) for j in range(item_n)]
+    for start in range(0, len(places), LANES):
+        yield places[start : start + LANES]
 
-    def added(self, group: int, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield names and texts of the vectors that lead to that of all sums; it is the last.
 
-        Args:
-            group: number of the group, a part of the names.
-            names: of up to 16 vectors, whose sums are its lanes in this order.
-        """
-        level = [names[at] if at < len(names) else "" for at in order()]
-        for number, step in enumerate(STEPS):
-            pairs = list(zip(level[::2], level[1::2], strict=True))
-            level = []
-            for place, (one, two) in enumerate(pairs):
-                if not (one or two):
-                    level.append("")
-                    continue
-                left, right = (_lanes(one, two, lanes) for lanes in step)
-                level.append(f"sums{group}_{number}_{place}")
-                yield level[-1], f"({left}) + ({right})"
+def added(group: int, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the vectors that lead to that of all sums; it is the last.
 
-    def lanes(self, first: int) -> str:
-        """Return the lanes of a group's sums that are results of a row, whose first is given."""
-        return "s" + "".join(f"{lane:x}" for lane in range(first, first + self.config.item_n))
+    Args:
+        group: number of the group, a part of the names.
+        names: of up to 16 vectors, whose sums are its lanes in this order.
+    """
+    level = [names[at] if at < len(names) else "" for at in order()]
+    for number, step in enumerate(STEPS):
+        pairs = list(zip(level[::2], level[1::2], strict=True))
+        level = []
+        for place, (one, two) in enumerate(pairs):
+            if not (one or two):
+                level.append("")
+                continue
+            left, right = (_lanes(one, two, lanes) for lanes in step)
+            level.append(f"sums{group}_{number}_{place}")
+            yield level[-1], f"({left}) + ({right})"
 
 
 def _lanes(one: str, two: str, lanes: Sequence[int]) -> str:
@@ -85,9 +77,7 @@ def order() -> tuple[int, ...]:
     """Return which sum each vector has that goes in, so that the sums come out in order."""
     level: list[list[int]] = [[at] * LANES for at in range(LANES)]
     for first, _ in STEPS:
-        level = [
-            _taken(one, two, first) for one, two in zip(level[::2], level[1::2], strict=True)
-        ]
+        level = [_taken(one, two, first) for one, two in zip(level[::2], level[1::2], strict=True)]
     wanted = [0] * LANES
     for lane, vector in enumerate(level[0]):
         wanted[vector] = lane
