@@ -31,7 +31,10 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
         return limits.kind == "cpu" and isinstance(problem, ConvProblem) and shares_tiles(problem)
     if name == "conv_register":
         return isinstance(problem, ConvProblem) and conv_register.is_long_product(problem)
-    if name in ("conv_lines_weights", "conv_pixels_weights", "winograd_blocked_weights"):
+    if name == "conv_pixels_weights":
+        assert isinstance(problem, ConvProblem)
+        return conv_pixels_weights.is_left_to_another(problem, limits)
+    if name in ("conv_lines_weights", "winograd_blocked_weights"):
         return conv_pixels_weights.is_multiplied(problem.dtype, limits)
     if not name.endswith(("gemm_register", "gemm_pairs", "gemm_dot", "gemm_dot_pairs")):
         return False
