@@ -122,3 +122,13 @@ def test_any_valid_variant(device: Device, problem: GemmProblem, config: Config,
     problem = replace(problem, dtype="bf16", trans_a=False, trans_b=True, k=k)
     assume(config.why_not(problem, ZEN4) is None)
     assert_right(device, problem, config)
+
+
+def test_rows_and_columns_may_be_free(device: Device) -> None:
+    free = replace(PROBLEM, free=frozenset({"m", "n"}))
+    sizes = [replace(free, m=m, n=n) for m, n in ((1, 1), (7, 33), (64, 320))]
+    texts = {gemm_dot_pairs.plan(one, DEFAULT).launches[0].source for one in sizes}
+    assert len(texts) == 1
+    assert "k" in (DEFAULT.why_not(replace(PROBLEM, free=frozenset({"k"})), ZEN4) or "")
+    for one in sizes:
+        assert_right(device, one, DEFAULT)
