@@ -111,18 +111,40 @@ void pack_lanes(
             continue;
         }
 % endif
-        if (depth_step == 1 && depths == ${vec}${f" && 2 * (first + {vec}) <= {own_depth}" if pairs and not whole else ""}) {
+        const bool is_whole = depths == ${vec}${f" && 2 * (first + {vec}) <= {own_depth}" if pairs and not whole else ""};
+% if slice_taps:
+        if (depth_step == 1 && is_whole) {
+% else:
+        // what lies behind a tap is read, too, but not beyond the last row
+        if (depth_step == 1 && (is_whole || from - source + (rows - 1) * row_step + ${two}${vec} <= (${rows - 1} - row) * row_step + ${taps * depth})) {
+% endif
             ${vector(vec)} tile[${vec}];
-    #pragma unroll
+#pragma unroll
             for (int i = 0; i < ${vec}; ++i) {
                 tile[i] = i < rows ? ${row_of_depths} : 0.0f;
             }
             transpose(tile);
-    #pragma unroll
+            if (is_whole) {
+#pragma unroll
+                for (int i = 0; i < ${vec}; ++i) {
+                    ${write_item(vec, f"as_{lanes}(tile[i])" if pairs else "tile[i]", f"packed[i * {block}]")};
+                }
+                continue;
+            }
+% if not slice_taps:
+#pragma unroll
             for (int i = 0; i < ${vec}; ++i) {
-                ${write_item(vec, f"as_{lanes}(tile[i])" if pairs else "tile[i]", f"packed[i * {block}]")};
+                if (i < depths) {
+% if pairs and not whole:
+                    const ${lanes} lanes = as_${lanes}(tile[i]) & (${f"2 * (first + i) + 1 < {depth}"} ? 0xffffffffu : 0xffffu);
+                    ${write_item(vec, "lanes", f"packed[i * {block}]")};
+% else:
+                    ${write_item(vec, f"as_{lanes}(tile[i])" if pairs else "tile[i]", f"packed[i * {block}]")};
+% endif
+                }
             }
             continue;
+% endif
         }
         for (int i = 0; i < depths; ++i) {
             for (int j = 0; j < ${vec}; ++j) {
