@@ -42,5 +42,8 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
     assert isinstance(product, GemmProblem)
     many = product.m >= gemm_register.ROWS_FOR_PAIRS and name.endswith("gemm_register")
     for_pairs = problem.dtype == "bf16" and gemm_pairs.INSTRUCTION in limits.instructions
-    wide = name == "gemm_dot_pairs" and product.m > gemm_dot_pairs.MOST_ROWS
-    return wide or (many and for_pairs) or are_fastest(product, limits)
+    is_short = product.k < gemm_dot_pairs.SHORT
+    most = gemm_dot_pairs.SHORT_ROWS if is_short else gemm_dot_pairs.MOST_ROWS
+    wide = name.endswith("gemm_dot_pairs") and product.m > most
+    dots = name.endswith("gemm_pairs") and gemm_pairs.is_left_to_dots(product)
+    return wide or dots or (many and for_pairs) or are_fastest(product, limits)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oclgen.families.gemm import gemm_dot_pairs
+from oclgen.families.gemm import gemm_dot_pairs, gemm_pairs
 from oclgen.families.gemm.gemm_dot_pairs import DEFAULT, STEP, Config
 from oclgen.families.gemm.gemm_dot_pairs_text import order
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
@@ -67,6 +67,22 @@ def test_only_few_rows_along_k_are_served_by_processors_with_the_instruction() -
         for config in gemm_dot_pairs.guesses(few, ZEN4):
             assert config.why_not(few, ZEN4) is None
     assert gemm_dot_pairs.guesses(replace(PROBLEM, m=65), ZEN4) == []
+
+
+def test_short_sums_of_many_rows_are_left_to_panels_and_long_ones_of_few_are_not() -> None:
+    for m, k, panels, dots in (
+        (4, 239, True, True),
+        (53, 141, True, False),
+        (32, 511, True, True),
+        (32, 512, False, True),
+        (33, 2047, True, True),
+        (64, 2048, False, True),
+        (65, 4096, True, False),
+    ):
+        problem = replace(PROBLEM, m=m, k=k)
+        assert bool(gemm_pairs.guesses(problem, ZEN4)) == panels, (m, k)
+        assert bool(gemm_dot_pairs.guesses(problem, ZEN4)) == dots, (m, k)
+    assert gemm_pairs.guesses(replace(PROBLEM, m=16, k=4096, trans_b=False), ZEN4)
 
 
 def test_sums_of_lanes_come_out_in_order() -> None:

@@ -301,7 +301,8 @@ def _turn(
 ) -> KernelLaunch:
     limits = devices()[device].limits
     vec, many = limits.native_float_width, prod(dim.size for dim in outer)
-    tiles = _turned_at_once(*(ceil_div(dim.size, vec) for dim in crossed), many, limits)
+    tiles_a, tiles_b = (ceil_div(dim.size, vec) for dim in crossed)
+    tiles = _turned_at_once(tiles_a, tiles_b, many, limits)
     items = [ceil_div(dim.size, vec * count) for dim, count in zip(crossed, tiles, strict=True)]
     short_b = crossed[1].size < vec
     text = render.rendered(

@@ -22,7 +22,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
-from oclgen.problem import GemmProblem, Problem, divided_by
+from oclgen.problem import ConvProblem, GemmProblem, Problem, divided_by
 from oclgen.registers import Registers, covered
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -37,6 +37,9 @@ ROWS, COLUMNS = range(1, 15), (1, 2, 4, 8)
 MOST_ROWS = 64
 """Rows up to which B may not be worth its packing: of 4096x4096, 64 rows take 7.6 ms and 9.0 by
 `gemm_pairs`, 96 rows 12.0 and 10.7."""
+SHORT, SHORT_ROWS = 256, 16
+"""Steps of k below which adding lanes takes long, and rows up to which B's packing takes longer: 53
+rows of 141 steps take three times as long as by `gemm_pairs`, 4 rows of 239 half as long."""
 GUESSED = 3
 
 
@@ -75,12 +78,15 @@ class Config(BaseConfig):
 DEFAULT = Config(item_m=4, item_n=4, split_k=1)
 
 
-def leads(problem: GemmProblem, limits: Limits) -> bool:
+def leads(problem: GemmProblem | ConvProblem, limits: Limits) -> bool:
     """Say whether it is preferred without a model: where `gemm_dot` would be."""
-    return INSTRUCTION in limits.instructions and gemm_dot.leads(problem, limits)
+    is_able = INSTRUCTION in limits.instructions and isinstance(problem, GemmProblem)
+    return is_able and gemm_dot.leads(problem, limits)
 
 
-TRAITS = Traits(rank=35, instructions=frozenset({INSTRUCTION}), leads=leads, rate=gemm_pairs.rate)
+TRAITS = Traits(
+    rank=35, conv_rank=325, instructions=frozenset({INSTRUCTION}), leads=leads, rate=gemm_pairs.rate
+)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
@@ -98,8 +104,9 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     They are ranked by the time per multiply-add that rows and columns past the edges, loads, and
     sums of lanes add up to.
     """
-    is_wide = problem.m > MOST_ROWS or INSTRUCTION not in limits.instructions
-    if is_wide or are_fastest(problem, limits):
+    most = MOST_ROWS if problem.k >= SHORT else SHORT_ROWS
+    is_able = INSTRUCTION in limits.instructions
+    if problem.m > most or not is_able or are_fastest(problem, limits):
         return []
     shapes = sorted(
         (_time(m, n) * waste(problem.m, m) * waste(problem.n, n), -m * n, m, n)
