@@ -80,8 +80,9 @@ DEFAULT = Config(item_m=4, item_n=4, split_k=1)
 
 def leads(problem: GemmProblem | ConvProblem, limits: Limits) -> bool:
     """Say whether it is preferred without a model: where `gemm_dot` would be."""
-    is_able = INSTRUCTION in limits.instructions and isinstance(problem, GemmProblem)
-    return is_able and gemm_dot.leads(problem, limits)
+    if INSTRUCTION not in limits.instructions or not isinstance(problem, GemmProblem):
+        return False
+    return gemm_dot.leads(problem, limits)
 
 
 TRAITS = Traits(
