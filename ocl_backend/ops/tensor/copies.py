@@ -45,9 +45,9 @@ BANK_BYTES = 4
 TILES = 4
 """Tiles that a work-item of a CPU turns: a single one takes no longer than to start a work-item."""
 LONG_TILES, ITEMS_PER_UNIT = 16, 8
-"""Tiles of a row of several, along the longer dimension, and work-items of a core from which on there
-are such rows: caches ask ahead for them. With AVX2's vectors, 20 images of 96x56x56 take 2.0 to 2.3
-ms to turn, and 6 to 8.5 by single rows of `TILES` tiles."""
+"""Tiles of a row of several, along the longer dimension, and work-items of a core from which on
+there are such rows: caches ask ahead for them. With AVX2's vectors, 20 images of 96x56x56 take 2.0
+to 2.3 ms to turn, and 6 to 8.5 by single rows of `TILES` tiles."""
 TURNED = {2: 4, 4: 2}
 """Bytes of items that are the lanes of vectors while a CPU turns them, and the size from which on a
 dimension is turned: between fewer, items of two bytes are copied one by one in less time."""
