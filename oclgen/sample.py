@@ -35,6 +35,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),
     ConvProblem(2, 16, 16, 16, 24, 1, 1, direction="bwd_weights"),
+    ConvProblem(2, 40, 3, 4, 24, 1, 1, dtype="bf16", layout="nhwc"),
     *(
         replace(shape, layout=layout, direction=direction)
         for shape in (

@@ -58,6 +58,8 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(17, 34, 11, trans_a=True, batch=2, shared_b=True),
     GemmProblem(70, 21, 35, dtype="bf16", batch=2, shared_b=True, residual=True),
     GemmProblem(9, 48, 7, dtype="bf16"),
+    GemmProblem(6, 21, 45, dtype="bf16", trans_b=True, batch=2, residual=True),
+    ConvProblem(1, 42, 2, 3, 9, 1, 1, dtype="bf16", layout="nhwc"),
     ConvProblem(1, 3, 7, 9, 5, 3, 3, pad_h=1, pad_w=1, bias=True, residual=True),
     ConvProblem(2, 4, 5, 6, 3, 3, 3, pad_h=1, pad_w=1, direction="bwd_data"),
     ConvProblem(1, 3, 6, 9, 5, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights"),

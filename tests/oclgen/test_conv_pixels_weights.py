@@ -82,7 +82,16 @@ def test_only_pixels_of_several_channels_are_served() -> None:
     assert conv_pixels_weights.guesses(half, CPU)
     for instruction in (TILES, INSTRUCTION):
         able = replace(CPU, instructions=frozenset({instruction}))
-        assert conv_pixels_weights.guesses(half, able) == []
+        dense = replace(half, stride_h=1, stride_w=1)
+        assert conv_pixels_weights.guesses(dense, able) == []
+        # of a strided layer, and of few output channels, pairs pack more than they save
+        few = replace(dense, out_channels=7)
+        for sparse in (half, few):
+            assert bool(conv_pixels_weights.guesses(sparse, able)) == (instruction == INSTRUCTION)
+        assert (
+            conv_pixels_weights.guesses(replace(half, in_channels=CPU.native_float_width - 1), able)
+            == []
+        )
         assert conv_pixels_weights.guesses(LAYER, able)
     assert len(space_of(conv_pixels_weights.NAME, LAYER, CPU)) >= 50
     assert len(seeds_of(conv_pixels_weights.NAME, LAYER, CPU)) >= 3

@@ -37,10 +37,11 @@ PLAIN_GPU = Limits("gpu", 32 * KIB, 256, (256,) * 3, 2**30, 2**32, 32, 1)
 DEVICES = {"cpu": CPU, "gpu": GPU, "plain gpu": PLAIN_GPU, "smallest": Limits()}
 CPUS_ALONE = {
     "attention_amx", "attention_amx_grad", "attention_lanes", "attention_rows", "conv_amx",
-    "conv_amx_weights", "conv_as_gemm_amx", "conv_as_gemm_pairs", "conv_pairs",
+    "conv_amx_weights", "conv_as_gemm_amx", "conv_as_gemm_dot_pairs",
+    "conv_as_gemm_pairs", "conv_pairs",
     "conv_lines_weights", "conv_pairs_weights", "conv_pixels_weights", "conv_register",
     "conv_register_weights",
-    "gemm_amx", "gemm_pairs", "packed_lanes", "winograd_blocked",
+    "gemm_amx", "gemm_dot_pairs", "gemm_pairs", "packed_lanes", "winograd_blocked",
     "winograd_blocked_weights",
 }  # fmt: skip
 """Families that guess for CPUs alone."""

@@ -40,7 +40,7 @@ What generator 3 measured of them without writing a digest may be of other kerne
 gets no digest, serves as `stale`, and is tried again. A family whose text changes joins the set:
 `python -m tests.oclgen.plan_texts --against tests/oclgen/plan_texts.json` names it.
 """
-CHANGED_KERNELS = frozenset({"sum_planes"})
+CHANGED_KERNELS = frozenset({"packed_a", "packed_b", "sum_planes"})
 """Kernels that several families launch and whose text changed: plans without them are unchanged."""
 NEWER_FUNCTIONS = (
     "store_own(", "store_halves(", "NEAREST_BF16(", "BF16_BITS(", "ASK_FOR(",

@@ -19,6 +19,8 @@ Dimension `a` is the target's fastest, `b` the source's; items are neighbours al
 %>\
 <%
     item = "float" if bytes == 4 else "ushort"
+    # the inner loop goes along the dimension of more tiles, so that lines are complete soon
+    far, near = ("b", "a") if tiles_a > tiles_b else ("a", "b")
     def loaded(width, place):
         text = f"vload{width}(0, {place})" if width > 1 else f"*({place})"
         lanes = width if width > 1 else ""
@@ -76,9 +78,9 @@ void strided_turn(
     to += rest % size_${d} * target_stride_${d};
     rest /= size_${d};
 % endfor
-    for (${index} tile_a = begin_a; tile_a < end_a; tile_a += ${vec}) {
-        const ${index} a = ${"tile_a" if short_a else f"min(tile_a, size_a - {vec})"};
-        for (${index} tile_b = begin_b; tile_b < end_b; tile_b += ${vec}) {
+    for (${index} tile_${far} = begin_${far}; tile_${far} < end_${far}; tile_${far} += ${vec}) {
+        for (${index} tile_${near} = begin_${near}; tile_${near} < end_${near}; tile_${near} += ${vec}) {
+            const ${index} a = ${"tile_a" if short_a else f"min(tile_a, size_a - {vec})"};
             const ${index} b = ${"tile_b" if short_b else f"min(tile_b, size_b - {vec})"};
             const __global ${item} *read = source + source_start + from + a * source_stride_a + b;
             __global ${item} *write = target + target_start + to + b * target_stride_b + a;

@@ -4,7 +4,8 @@ Repacks one operand of a GEMM as panels [batch][panels][k][width] of fp32; or of
 multiplies and adds. Past the edges are zeros.
 
 For CPUs, where local memory is ordinary memory: a work-item fills `steps` steps of k of one panel,
-and turns an operand along k in registers. The dimension that is not reduced is called x here: m
+and turns an operand along k in registers, some of its rows on and on, as caches ask for what follows
+of few rows at a time. The dimension that is not reduced is called x here: m
 for A, n for B.
 
 name                kernel name
@@ -20,6 +21,7 @@ pairs               words are pairs of steps of k, 16 bits each
     from oclgen.families.parts.squares import SQUARE
 
     BLOCK = 4  # words of a row that are turned in registers at a time, where not a square is
+    ROWS = 8  # at a time: they fit into the ways of a cache where rows are a power of two apart
 %>\
 <%namespace name="squares" file="squares.cl.mako"/>\
 <%
@@ -47,9 +49,11 @@ void ${name}(
     if (x0 + ${width} <= extent) {
 % if along_k:
         from += (long)x0 * ld;
-        for (; p + ${span} <= last; p += ${span}, to += ${turned * width}) {
+        const int whole = first + (last - first) / ${span} * ${span};
 % if turned == SQUARE:
-            for (int x = 0; x < ${width}; x += ${SQUARE}) {
+        for (int x = 0; x < ${width}; x += ${SQUARE}) {
+            __global uint *into = to + x;
+            for (p = first; p < whole; p += ${span}, into += ${turned * width}) {
                 __global const ushort *row = from + x * (long)ld + p;
 % for i in range(SQUARE):
                 uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
@@ -57,21 +61,26 @@ void ${name}(
 % endfor
 ${squares.turn("uint", "                ")}\
 % for i in range(SQUARE):
-                vstore16(row${i}, 0, to + ${i * width} + x);
+                vstore16(row${i}, 0, into + ${i * width});
 % endfor
             }
+        }
 % else:
-% for x in range(width):
-<% row = f"from + {x} * (long)ld + p" %>\
-            const ${word}${BLOCK} row${x} = ${f"as_uint{BLOCK}(vload{2 * BLOCK}(0, {row}))" if pairs else f"LOAD{BLOCK}({row})"};
+% for x, w in chunks(width, ROWS):
+        for (p = first; p < whole; p += ${span}) {
+            __global ${word} *into = to + (p - first)${" / 2" if pairs else ""} * ${width} + ${x};
+% for i in range(w):
+<% row = f"from + {x + i} * (long)ld + p" %>\
+            const ${word}${BLOCK} row${i} = ${f"as_uint{BLOCK}(vload{2 * BLOCK}(0, {row}))" if pairs else f"LOAD{BLOCK}({row})"};
 % endfor
 % for s in range(BLOCK):
-% for x, w in chunks(width):
-            ${store(w, vector_of((lane(f"row{x + i}", BLOCK, s) for i in range(w)), word), f"to + {s * width + x}")};
+            ${store(w, vector_of((lane(f"row{i}", BLOCK, s) for i in range(w)), word), f"into + {s * width}")};
 % endfor
+        }
 % endfor
 % endif
-        }
+        to += (whole - first)${" / 2" if pairs else ""} * ${width};
+        p = whole;
         from -= (long)x0 * ld;
 % else:
         for (; ${whole}; ${step}, to += ${width}) {

@@ -16,8 +16,10 @@ from oclgen.render import STORED, VECTOR_WIDTHS
 
 FREE = frozenset(FREE_SIZES["gemm"])
 """Kernels take all sizes as arguments; a text says only which edges it guards."""
-PACK_STEPS = 64
-"""Steps of the reduction one work-item packs: enough to hide what starting it costs on a CPU."""
+PACK_STEPS = 512
+"""Steps of the reduction one work-item packs: of a row, as many neighbours that a processor's
+caches ask for ahead. B of 4096x4096 nt takes 10 to 18 ms with 64 steps and 6.5 to 7 with 512 (one
+core, fp32)."""
 ALIGNED = (
     "#define IS_ALIGNED(p, ld, bytes, width) "
     "((((size_t)(p) | (size_t)(ld) * (bytes)) & ((bytes) * (width) - 1)) == 0)"

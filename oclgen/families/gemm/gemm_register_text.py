@@ -14,9 +14,15 @@ from oclgen.problem import GemmProblem
 from oclgen.render import STORED
 
 if TYPE_CHECKING:
-    from oclgen.families.gemm import gemm_amx, gemm_pairs, gemm_register
+    from oclgen.families.gemm import gemm_amx, gemm_dot_pairs, gemm_pairs, gemm_register
 
-C = TypeVar("C", "gemm_register.Config", "gemm_pairs.Config", "gemm_amx.Config")
+C = TypeVar(
+    "C",
+    "gemm_register.Config",
+    "gemm_pairs.Config",
+    "gemm_amx.Config",
+    "gemm_dot_pairs.Config",
+)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ def lanes(role: str, dtype: str, batch: int, rows: int, cols: int, block: int) -
     return Packing(PACKED, buffer(role), dtype, True, batch, rows, cols, block)
 
 
+MOST_SQUARES, LEAST_ITEMS = 16, 4
+"""Squares of rows and depths that a work-item packs at most, since a work-item takes as long to
+start as to pack one; and work-items that share those of the same rows."""
 LANE_STEPS = ("row_step", "depth_step", "down_step", "across_step")
 
 
@@ -148,6 +151,8 @@ def pack_matrices(
     """
     words = ceil_div(depth, 2) if pairs else depth
     taps = packing.k // words
+    count = taps * ceil_div(words, vec)
+    squares = min(MOST_SQUARES, ceil_div(count, LEAST_ITEMS))
 
     @LazyText
     def text() -> str:
@@ -160,6 +165,7 @@ def pack_matrices(
             taps=taps,
             kernel_w=kernel_w,
             vec=vec,
+            squares=squares,
             block=packing.tile,
             strides=steps,
             matrix_at=matrix_at,
@@ -172,7 +178,7 @@ def pack_matrices(
     return Launch(
         text=text,
         kernel="pack_lanes",
-        global_size=(taps * ceil_div(words, vec), blocks, packing.batch),
+        global_size=(ceil_div(count, squares), blocks, packing.batch),
         local_size=(1, 1, 1),
         args=(*packing.source, *buffer(packing.workspace)),
         of_weights=packing.source[0] == Buffer("w"),
