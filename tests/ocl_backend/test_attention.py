@@ -83,7 +83,7 @@ def test_masks_and_shared_heads(device: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_mask_of_floats_goes_with_halves(device: Any, dtype: Any) -> None:
-    """torch takes fp32 masks of 16-bit tensors, as tensors of which autocast makes halves have."""
+    """torch takes a mask of fp32 beside query, key and value of 16 bits."""
     mask = torch.randn(33, 70).masked_fill(torch.rand(33, 70) < 0.3, -torch.inf)
 
     def masked(*tensors: Tensor) -> Tensor:
