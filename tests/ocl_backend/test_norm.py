@@ -210,6 +210,14 @@ def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3)], ids=str)
+def test_gradients_of_a_group_norm_of_nothing(device: Any, shape: tuple[int, ...]) -> None:
+    def normed(x: Any, weight: Any, bias: Any) -> Any:
+        return nn.functional.group_norm(x, 2, weight, bias)
+
+    check(device, normed, torch.randn(shape), torch.ones(4), torch.ones(4))
+
+
 @pytest.mark.parametrize("affine", [True, False])
 def test_group_norm_takes_channels_last(device: Any, affine: bool) -> None:
     x = torch.randn(4, 6, 5, 7).contiguous(memory_format=torch.channels_last)
