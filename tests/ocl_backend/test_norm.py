@@ -86,8 +86,8 @@ def test_batch_norm_without_parameters_or_averages(
 @pytest.mark.parametrize("average", [True, False], ids=["average", "none"])
 def test_batch_norm_with_a_bias_alone(device: Any, average: bool, trains: bool) -> None:
     def normed(x: Any, bias: Any) -> Any:
-        kept = (x.new_full((6,), 0.5), x.new_full((6,), 2.0)) if average else (None, None)
-        return nn.functional.batch_norm(x, *kept, None, bias, trains or not average)
+        mean, var = (x.new_full((6,), one) if average else None for one in (0.5, 2.0))
+        return nn.functional.batch_norm(x, mean, var, None, bias, trains or not average)
 
     check(device, normed, torch.randn(4, 6, 5), torch.randn(6), tolerance=TOLERANCE)
 
