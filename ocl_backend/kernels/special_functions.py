@@ -23,7 +23,7 @@ T zeta(const T s, const T q)
     for (int k = 0; k < 10 || a < 10; ++k, a += 1)
         sum += pow(a, -s);
     T power = pow(a, -s), rising = s;
-    sum += power * (a / (s - 1) + (T)0.5);
+    sum += pow(a, 1 - s) / (s - 1) + (T)0.5 * power;  // where power is 0, the former is not yet
     for (int j = 0; j < 8; ++j) {
         power /= a;
         sum += bernoulli[j] * rising * power;

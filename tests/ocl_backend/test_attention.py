@@ -81,6 +81,18 @@ def test_masks_and_shared_heads(device: Any, kind: str) -> None:
     check(device, masked, *inputs(33, 70, 24, 16, heads=4, shared=2), tolerance=3e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mask_of_floats_goes_with_halves(device: Any, dtype: Any) -> None:
+    """torch takes a mask of fp32 beside query, key and value of 16 bits."""
+    mask = torch.randn(33, 70).masked_fill(torch.rand(33, 70) < 0.3, -torch.inf)
+
+    def masked(*tensors: Tensor) -> Tensor:
+        return attention(*tensors, mask.to(tensors[0].device))
+
+    given = [x.to(dtype) for x in inputs(33, 70, 24, 16)]
+    check(device, masked, *given, tolerance=4 * torch.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("seen", [slice(0, 20), slice(33, 50), slice(67, 70)])
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_token_sees_a_part_of_the_keys(device: Any, seen: slice, step: int) -> None:

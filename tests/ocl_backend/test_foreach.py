@@ -42,6 +42,12 @@ def test_lists_of_tensors(device: Any, name: str) -> None:
     assert torch.ocl.fallbacks() == {}
 
 
+def test_a_tensor_that_is_listed_twice(device: Any) -> None:
+    x = torch.zeros(5, 2, device=place(device))[:, 0]  # not dense: a launch works on copies
+    torch._foreach_add_([x, x], 0.5)
+    assert x.tolist() == [1.0] * 5
+
+
 def agree_on(info: Any, sample: Any, where: Any) -> int:
     """Compare the functional and the in-place form; return how many the CPU can do."""
     compared = 0

@@ -83,6 +83,16 @@ def test_batch_norm_without_parameters_or_averages(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("average", [True, False], ids=["average", "none"])
+def test_batch_norm_with_a_bias_alone(device: Any, average: bool, trains: bool) -> None:
+    def normed(x: Any, bias: Any) -> Any:
+        mean, var = (x.new_full((6,), one) if average else None for one in (0.5, 2.0))
+        return nn.functional.batch_norm(x, mean, var, None, bias, trains or not average)
+
+    check(device, normed, torch.randn(4, 6, 5), torch.randn(6), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("trains", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("kept", [0, 32])
 @pytest.mark.parametrize("shape", BATCH_SHAPES, ids=str)
 def test_batch_norm_divided_as_on_a_gpu(
@@ -198,6 +208,14 @@ def test_layer_norm_of_rows_of_millions_of_items_is_as_right_as_of_short_ones(de
 
 def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3)], ids=str)
+def test_gradients_of_a_group_norm_of_nothing(device: Any, shape: tuple[int, ...]) -> None:
+    def normed(x: Any, weight: Any, bias: Any) -> Any:
+        return nn.functional.group_norm(x, 2, weight, bias)
+
+    check(device, normed, torch.randn(shape), torch.ones(4), torch.ones(4))
 
 
 @pytest.mark.parametrize("affine", [True, False])

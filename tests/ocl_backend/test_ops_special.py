@@ -20,6 +20,7 @@ UNIT = (1e-20, 1e-4, 0.2, 0.3, 0.55, 0.9)
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[float, ...]]] = {
     "digamma": (torch.digamma, mpmath.digamma, EVERYWHERE),
     "polygamma": (lambda x: torch.polygamma(2, x), lambda x: mpmath.psi(2, x), EVERYWHERE),
+    "far zeta": (lambda x: special.zeta(2, 1e22 * x) * 1e22, lambda x: 1 / mpmath.mpf(x), (1, 3)),
     "zeta": (lambda x: special.zeta(x + 1, 1.5), lambda x: mpmath.zeta(x + 1, 1.5), POSITIVE[1:]),
     "erfinv": (torch.erfinv, mpmath.erfinv, UNIT),
     "ndtri": (special.ndtri, lambda p: -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * p), UNIT[1:]),
@@ -54,6 +55,14 @@ def test_function_is_right_to_its_precision(device: Any, name: str) -> None:
         got = ours(x.to(torch.device("ocl", device.index))).cpu().double()
         close = 64 * torch.finfo(dtype).eps
         torch.testing.assert_close(got, want, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives_of_digamma_end_at_zero(device: Any, order: int) -> None:
+    x = torch.tensor([torch.inf, torch.nan], device=torch.device("ocl", device.index))
+    last, nothing = torch.polygamma(order, x).tolist()
+    assert last == 0
+    assert nothing != nothing
 
 
 @pytest.mark.parametrize("name", ["gcd", "lcm"])

@@ -139,3 +139,15 @@ def test_a_maximum_put_back(device: Any) -> None:
         return functional.max_unpool3d(y, indices, (2, 2, 2))
 
     check(device, there_and_back, torch.randn(2, 3, 4, 6, 8))
+
+
+@pytest.mark.parametrize("spatial", [2, 3])
+def test_a_maximum_is_not_put_into_the_next_plane(device: Any, spatial: int) -> None:
+    x = torch.randn([2, 3] + [1] * spatial, device=place(device))
+    unpool = getattr(functional, f"max_unpool{spatial}d")
+    torch.ocl.set_sync_errors(True)
+    try:
+        with pytest.raises(RuntimeError, match=rf"index {2**spatial} .* size {2**spatial}\b"):
+            unpool(x, torch.full(x.shape, 2**spatial, device=x.device), 2)
+    finally:
+        torch.ocl.set_sync_errors(False)

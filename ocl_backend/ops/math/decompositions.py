@@ -6,6 +6,7 @@ No kernel is written here. What torch composes by itself needs no entry.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from operator import ge
 from typing import Any
 
@@ -27,14 +28,7 @@ TORCH = (
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     *("upsample_linear1d", "upsample_trilinear3d"),
     *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
-    *(
-        "max_unpool2d",
-        "max_unpool3d",
-        "channel_shuffle",
-        "tril_indices",
-        "triu_indices",
-        "multi_margin_loss",
-    ),
+    *("channel_shuffle", "tril_indices", "triu_indices", "multi_margin_loss"),
     *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
@@ -238,6 +232,42 @@ def native_group_norm(
     return laid_out_like(result.view(x.shape).to(x.dtype), x), *statistics
 
 
+def native_group_norm_backward(
+    grad: Tensor, x: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, batch: int,
+    channels: int, pixels: int, groups: int, output_mask: list[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Return the gradients of x, weight and bias as torch composes them, which divides by pixels.
+
+    Where there are none, all gradients are 0.
+    """
+    if x.numel():
+        found: tuple[Tensor | None, ...] = decomposition_table[
+            torch.ops.aten.native_group_norm_backward.default
+        ](grad, x, mean, scale, weight, batch, channels, pixels, groups, output_mask)
+        return found
+    shapes = (x.shape, (channels,), (channels,))
+    wanted = zip(shapes, output_mask, strict=True)
+    return tuple(x.new_zeros(shape) if asked else None for shape, asked in wanted)
+
+
+def max_unpool(spatial: int) -> Callable[..., Tensor]:
+    """Return the operator that puts maxima back to where they were in each plane.
+
+    torch's composition takes a place behind its plane for one of the next plane. So it only says
+    what it refuses and what the result's shape is: `scatter` notes wrong places.
+    """
+    decomposed = decomposition_table[getattr(torch.ops.aten, f"max_unpool{spatial}d").default]
+
+    def unpooled(x: Tensor, indices: Tensor, output_size: list[int], *rest: Any) -> Tensor:
+        shape = decomposed(x.to("meta"), indices.to("meta"), output_size, *rest).shape
+        planes = x.new_zeros((*shape[:-spatial], prod(shape[-spatial:])))
+        if planes.numel():
+            planes.scatter_(-1, indices.flatten(-spatial), x.flatten(-spatial))
+        return planes.view(shape)
+
+    return unpooled
+
+
 def padding(name: str) -> Callable[[Tensor, list[int]], Tensor]:
     """Return torch's decomposition of a padding, which takes sizes that torch's kernels refuse."""
     decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
@@ -286,6 +316,9 @@ OWN: dict[str, Callable[..., Any]] = {
     "huber_loss.out": into(huber_loss),
     "_prelu_kernel_backward": prelu_backward,
     "native_group_norm": native_group_norm,
+    "native_group_norm_backward": native_group_norm_backward,
+    **{f"max_unpool{spatial}d": max_unpool(spatial) for spatial in (2, 3)},
+    **{f"max_unpool{spatial}d.out": into(max_unpool(spatial)) for spatial in (2, 3)},
     **{name: padding(name) for name in PADDINGS},
     **{f"{name}.out": into(padding(name)) for name in PADDINGS},
     "rrelu_with_noise": rrelu_with_noise,

@@ -137,6 +137,8 @@ def native_batch_norm(
     y = torch.empty_like(x)
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
+    elif bias is not None and weight is None:
+        weight = torch.ones_like(bias)
     means, variances = dense(running_mean), dense(running_var)
     weight, bias = (_like(means, dense(one)) for one in (weight, bias))
     given = weight if weight is not None else running_mean
@@ -200,8 +202,12 @@ def native_batch_norm_backward(
     pixels = in_pixels(x)
     grad, x = arranged(grad, pixels), arranged(x, pixels)
     grad_x = torch.empty_like(x)
-    layer, weight = weight, _like(save_mean if train else running_mean, weight)
-    given = weight if weight is not None else save_mean if train else running_mean
+    statistics = save_mean if train else running_mean
+    layer = weight
+    if weight is None and output_mask[2]:  # a bias alone: kernels have both gradients or none
+        weight = (x if statistics is None else statistics).new_ones(x.shape[1])
+    weight = _like(statistics, weight)
+    given = weight if weight is not None else statistics
     param = x.dtype if given is None else given.dtype
     grads = x.new_empty((2, x.shape[1]), dtype=param)
     grad_weight, grad_bias = grads.unbind()

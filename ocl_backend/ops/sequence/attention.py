@@ -137,7 +137,8 @@ class _Call:
         self.device = q.get_device()
         self.last: list[Tensor] = []
         if mask is not None:
-            self.last.append(mask.expand(batch, heads, queries, keys))
+            # of 16-bit tensors a mask may be fp32, too; kernels read the dtype of the others
+            self.last.append(mask.to(q.dtype).expand(batch, heads, queries, keys))
         if random is not None:
             self.last.append(random)
         self.numbers = (1 - dropout_p, 1 / sqrt(dim) if scale is None else scale)

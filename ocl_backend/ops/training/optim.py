@@ -158,9 +158,13 @@ def fused_sgd(
 
 
 def foreach_add_scalar(tensors: Sequence[Tensor], scalar: float) -> None:
-    """Add `scalar` to every tensor in place; the optimisers count their steps with it."""
+    """Add `scalar` to every tensor in place; the optimisers count their steps with it.
+
+    A tensor that is listed twice takes it twice, as on the CPU: one launch would read it once.
+    """
     alike = {(t.dtype, t.get_device()) for t in tensors}
-    if len(alike) != 1 or not tensors[0].is_floating_point():
+    repeats = len({t.data_ptr() for t in tensors}) < len(tensors)
+    if len(alike) != 1 or repeats or not tensors[0].is_floating_point():
         for tensor in tensors:
             tensor.add_(scalar)
         return
