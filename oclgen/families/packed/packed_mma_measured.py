@@ -126,10 +126,12 @@ BULK: Table[int] = (
     (lambda c: c.problem.format == "q8_0" and 512 < c.problem.k <= RESIDENT, 256),
     (lambda c: c.problem.format == "int8" and 1024 <= c.problem.k <= RESIDENT, 256),
     (
-        lambda c: c.problem.format == "q6_k"
-        and c.problem.k <= RESIDENT
-        and c.problem.m <= 4
-        and c.blocks > c.units,
+        lambda c: (
+            c.problem.format == "q6_k"
+            and c.problem.k <= RESIDENT
+            and c.problem.m <= 4
+            and c.blocks > c.units
+        ),
         512,
     ),
     # 4 bits, 8x14336x4096 of q4_k: 18.6 and 19.5 us
