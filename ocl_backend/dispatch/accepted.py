@@ -54,8 +54,8 @@ or leaves it to devices like this one. Torch 2.14 refuses calls by the same exce
 NORMALISING = "native_batch_norm", "_batch_norm_with_update", "_batch_norm_no_update"
 """Operators of batch normalisation with running statistics."""
 
-_LIMITS = (-(2**63), -(2**31), -(2**15), -(2**7), 0, 2**7, 2**8, 2**15, 2**31, 2**63)
-"""Numbers between two of these fit the same integer dtypes."""
+_LIMITS = (-(2**63), -(2**31), -(2**15), -(2**7), 0, 1, 2**7, 2**8, 2**15, 2**31, 2**63)
+"""Numbers between two of these fit the same integer dtypes; 0 is alone, as a size it is refused."""
 
 
 def acceptance(overload: Any) -> Callable[[Sequence[Any], dict[str, Any]], None]:

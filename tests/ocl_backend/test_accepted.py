@@ -85,6 +85,15 @@ def test_a_call_without_items_does_not_speak_for_a_full_one(device: Any, kind: A
     refuse_alike(device, add, full, ROW[:2])
 
 
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_other_sizes_do_not_speak_for_a_size_of_0(device: Any, mode: str) -> None:
+    def halved(x: Any) -> Any:
+        return functional.interpolate(x, scale_factor=0.5, mode=mode)
+
+    agree(device, halved, torch.ones(1, 2, 4))
+    refuse_alike(device, halved, torch.ones(1, 2, 1))
+
+
 def test_sixteen_bits_that_the_cpu_lacks_are_taken(device: Any) -> None:
     x = torch.randn(3, 5, dtype=torch.float16, device=place(device))
     assert torch.histc(x, 4).dtype is torch.float16
