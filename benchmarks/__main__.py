@@ -265,6 +265,7 @@ def pulled(steps: tuple[str, ...], device: int, tune: float) -> None:
 
 @main.command()
 @click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--operators", is_flag=True, help="Operators besides convolutions and products.")
 @click.option("--seed", type=int, help="Draws the cases; the date, if it is not given.")
 @click.option("--cases", default=300, show_default=True)
 @click.option("--case-seconds", default=20.0, show_default=True, metavar="S",
@@ -278,9 +279,10 @@ def pulled(steps: tuple[str, ...], device: int, tune: float) -> None:
 def sweep(**asked: Any) -> None:
     """Measure operators drawn over all classes of shapes, and print the slowest.
 
-    A class is a direction, a dtype and a kind of convolution or product. Each case runs through
-    torch's operator on both sides, calls in bursts. Means are given by class, and by what classes
-    have in common; then the 20 cases that are slowest against the peer, with what served them.
+    A class is a direction, a dtype and a kind of convolution or product, or of operator. Each case
+    runs through torch's operator on both sides, calls in bursts. Means are given by class, and by
+    what classes have in common; then the 20 cases that are slowest against the peer, with what
+    served them.
     """
     from benchmarks.comparison.run import seed_of_today
     from benchmarks.comparison.sides import SideError

@@ -20,8 +20,7 @@ import numpy as np
 from benchmarks.comparison.variants import PreparedVariant, known, ready, searched
 from benchmarks.peers.clblast import Clblast
 from benchmarks.tasks import attention, images, language, networks, pointwise
-from benchmarks.tasks.sweep import Case
-from benchmarks.tasks.sweep_calls import call
+from benchmarks.tasks.sweep_calls import Case, call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen import GENERATOR_VERSION
 from oclgen.keys import parse_key

@@ -18,8 +18,10 @@ from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
 from benchmarks.peers import torch_peer
 from benchmarks.report import text
 from benchmarks.report.rows import Result, Row
-from benchmarks.tasks.sweep import KIND, Case, tasks
-from benchmarks.tasks.sweep_calls import call
+from benchmarks.tasks.operators.tasks import tasks as operators
+from benchmarks.tasks.sweep import KIND
+from benchmarks.tasks.sweep import tasks as layers
+from benchmarks.tasks.sweep_calls import Case, call
 from benchmarks.timing import Prepare
 from oclgen.roofline import Roofs
 
@@ -32,6 +34,7 @@ class Options:
     """What `python -m benchmarks sweep --help` explains."""
 
     device: str = "0"
+    operators: bool = False
     seed: int = 0
     cases: int = 300
     case_seconds: float = 20.0
@@ -80,6 +83,7 @@ def run(options: Options) -> Result:
     with closing(Side("ours", start, ours.Wishes(options.device))) as our_side:
         hello = our_side.prepare("hello", {}, LONGEST_S)
         limits = hello["limits"]
+        tasks = operators if options.operators else layers
         made = list(tasks(options.seed, options.cases, limits, options.most_mib * 2.0**20))
         if options.builders:
             build([task.what["case"] for task in made], options.device, options.builders)
@@ -108,7 +112,8 @@ def worst(result: Result, peer: str = "torch") -> str:
 
 def _served(row: Row) -> str:
     problems = " ".join(problem for problem, _ in json.loads(row.config)) if row.config else ""
-    return f"{row.variant} `{problems}`"
+    served = f"{row.variant} `{problems}`" if problems else ""
+    return f"{served} {row.reason}".strip()
 
 
 def build(cases: Sequence[Case], device: str, processes: int) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.tasks.sweep import Case, Layer, Product
+from benchmarks.tasks.operators import call as operators
+from benchmarks.tasks.operators.case import Operator
+from benchmarks.tasks.sweep import Layer, Product
 from benchmarks.timing import Call
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
 
+Case = Layer | Product | Operator
+
+
 def call(case: Case, device: str) -> Call:
-    """Return the call of a case on normally distributed numbers, without gradients.
+    """Return the call of a case on normally distributed numbers.
 
     Args:
         case: what is called.
@@ -20,6 +25,8 @@ def call(case: Case, device: str) -> Call:
     """
     import torch
 
+    if isinstance(case, Operator):
+        return operators.call(case, device)
     with torch.no_grad():
         made = _layer(case, device) if isinstance(case, Layer) else _product(case, device)
     return torch.no_grad()(made)

@@ -1,0 +1,1 @@
+"""Operators besides convolutions and products: drawn by a seed, and called through torch."""
