@@ -165,7 +165,7 @@ class Ours:
         notes: dict[str, Any] = {
             "variant": "; ".join(f"{row.family}, {row.rung}" for row in rows),
             "config": json.dumps([(row.problem, row.config) for row in rows]),
-            "tuned": (sum(map(self._is_tuned, asked)), len(asked)),
+            "tuned": (sum(map(self._is_tuned, asked)), len(asked)) if asked else None,
         }
         if (fallen := ocl.fallbacks()) != before:
             notes["reason"] = f"fallbacks: {fallen}"

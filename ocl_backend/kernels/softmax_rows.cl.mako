@@ -9,21 +9,32 @@ at_once     rows that a work-group takes at once, and `rounds` times one after t
 held        most vectors of a row that a work-item keeps; 0: it reads them again instead
 unroll      what is kept should lie in registers
 loads       forward, where nothing is kept: vectors that a work-item has under way; 0: one
-width       items read at once; divides inner
+width       items read at once; divides inner, where `lies` is "whole"
+lies        how vectors lie: "whole" along a row; "overlapped": its last one reaches back into the
+            one before, and counts what both have once; "across": each lane is a row of its own
 
 Arguments are inner, rows (items of a row and how many there are; all are dense), rounds, and
-vectors, those of a row that a work-item has.
+vectors, those of a row that a work-item has. "overlapped" needs a row of at least `width` items,
+"across" at least `width` rows.
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
+
+    def way(lies, width):
+        """How far vectors of a row begin apart, and how far apart their items lie."""
+        return (1, "inner") if lies == "across" else (width, "1")
 %>\
 <%
     real = dtype.value
     wide = vectors.vector(real, width)
     inputs = ("x",) if direction == "fwd" else ("grad", "output")
-    kept = {name: f"{name}_kept[h]" if held else vectors.load(dtype, name, "row + s", "1", width) for name in inputs}
+    stride, one = way(lies, width)[1], wide if lies == "across" else real
+    kept = {name: f"{name}_kept[h]" if held else vectors.load(dtype, name, "row + s", stride, width) for name in inputs}
+    counted = "fresh({}, place - s)" if lies == "overlapped" else "{}"
     def over_lanes(name, combined):
-        """One number of all lanes of a vector."""
+        """One number of all lanes of a vector, of each lane where that is a row."""
+        if lies == "across":
+            return name
         lanes_of = [f"{name}.s{i:x}" for i in range(width)] if width > 1 else [name]
         while len(lanes_of) > 1:
             lanes_of = [combined(a, b) for a, b in zip(lanes_of[::2], lanes_of[1::2])]
@@ -32,9 +43,18 @@ vectors, those of a row that a work-item has.
     needed = ("largest", "sum") if direction == "fwd" else ("sum",)
 %>\
 ${vectors.prelude(dtype, width)}
+% if lies == "overlapped":
+/* zeros in place of the first lanes, which the vector before has, too */
+${wide} fresh(const ${wide} value, const int known)
+{
+    const ${vectors.vector(vectors.SIGNED[real], width)} lane = (${vectors.vector(vectors.SIGNED[real], width)})(${", ".join(map(str, range(width)))});
+    return known ? select((${wide})(0), value, lane >= known) : value;
+}
+
+% endif
 % for name in needed:
 /* of all work-items that share a row */
-${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
+${one} row_${name}(${one} value, __local ${real} *scratch, const int id)
 {
 % if lanes > 1:
     scratch[id] = value;
@@ -58,12 +78,13 @@ ${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
 % endif
 % if held:
         for (int h = 0; h < ${held if unroll else "vectors"}; ++h) {
-            const int s = (id % ${lanes} + h * ${lanes}) * ${width};
-            if (inside && s < inner) {
+            const int place = (id % ${lanes} + h * ${lanes}) * ${way(lies, width)[0]};
+            if (inside && place < inner) {
 % else:
-        for (int s = id % ${lanes} * ${width}; s < inner; s += ${lanes * width}) {
+        for (int place = id % ${lanes} * ${way(lies, width)[0]}; place < inner; place += ${lanes * way(lies, width)[0]}) {
             if (inside) {
 % endif
+                const int s = ${f"min(place, inner - {width})" if lies == "overlapped" else "place"};
                 ${caller.body()}\
             }
         }
@@ -71,7 +92,7 @@ ${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
 <%def name="write(value)">\
 <%self:each>\
 const ${wide} result = ${value};
-% for line in vectors.store(dtype, "out", "row + s", "1", "result", width):
+% for line in vectors.store(dtype, "out", "row + s", way(lies, width)[1], "result", width):
                 ${line}
 % endfor
 </%self:each>\
@@ -90,8 +111,13 @@ void softmax_rows(
     ${name} += ${name}_start;
 % endfor
     for (int round = 0; round < rounds; ++round) {
+% if lies == "across":
+        const int number = min(((int)get_group_id(0) * rounds + round) * ${width}, rows - ${width});
+        const bool inside = true;
+% else:
         const int number = ((int)get_group_id(0) * rounds + round) * ${at_once} + id / ${lanes};
         const bool inside = number < rows;
+% endif
         const long row = (long)number * inner;
 % if held:
 % for name in inputs:
@@ -99,7 +125,7 @@ void softmax_rows(
 % endfor
 <%self:each>\
 % for name in inputs:
-${name}_kept[h] = ${vectors.load(dtype, name, "row + s", "1", width)};
+${name}_kept[h] = ${vectors.load(dtype, name, "row + s", stride, width)};
                 % endfor
 </%self:each>\
 % endif
@@ -134,23 +160,23 @@ ${name}_kept[h] = ${vectors.load(dtype, name, "row + s", "1", width)};
 <%self:each>\
 peaks = fmax(peaks, ${kept["x"]});
 </%self:each>\
-        const ${real} largest = row_largest(${over_lanes("peaks", combine["largest"])}, scratch, id);
+        const ${one} largest = row_largest(${over_lanes("peaks", combine["largest"])}, scratch, id);
 % endif
 % if loads:
         /* the sums are there */
 % elif held and not logarithm:
 <%self:each>\
 x_kept[h] = exp(x_kept[h] - largest);
-                sums += x_kept[h];
+                sums += ${counted.format("x_kept[h]")};
 </%self:each>\
 % else:
 <%self:each>\
-sums += exp(${kept["x"]} - largest);
+sums += ${counted.format(f"exp({kept['x']} - largest)")};
 </%self:each>\
 % endif
-        const ${real} total = row_sum(${over_lanes("sums", combine["sum"])}, scratch, id);
+        const ${one} total = row_sum(${over_lanes("sums", combine["sum"])}, scratch, id);
 % if logarithm:
-        const ${real} shift = log(total);
+        const ${one} shift = log(total);
 ${write(f"{kept['x']} - largest - shift")}\
 % elif held:
 ${write("x_kept[h] / total")}\
@@ -159,9 +185,9 @@ ${write(f"exp({kept['x']} - largest) / total")}\
 % endif
 % else:
 <%self:each>\
-sums += ${kept["grad"]}${"" if logarithm else f" * {kept['output']}"};
+sums += ${counted.format(kept["grad"] + ("" if logarithm else f" * {kept['output']}"))};
 </%self:each>\
-        const ${real} total = row_sum(${over_lanes("sums", combine["sum"])}, scratch, id);
+        const ${one} total = row_sum(${over_lanes("sums", combine["sum"])}, scratch, id);
 % if logarithm:
 ${write(f"{kept['grad']} - exp({kept['output']}) * total")}\
 % else:

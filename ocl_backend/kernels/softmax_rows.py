@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Literal
 
 import numpy as np
 import torch
@@ -59,6 +60,7 @@ class Shares:
     rounds: int
     held: int
     unroll: bool
+    lies: Literal["whole", "overlapped", "across"] = "whole"
 
     @property
     def room(self) -> int:
@@ -82,8 +84,7 @@ def shares(rows: Rows) -> Shares:
     width = vectors.width_of_rows(rows.inner, limits)
     count = rows.inner // width
     if limits.kind == "cpu":
-        held = count if rows.inner <= MOST_ON_CPU else 0
-        return Shares(width, 1, 1, max(1, CPU_GROUP_ITEMS // rows.inner), held, unroll=False)
+        return _cpu_shares(rows)
     group = min(GROUP, limits.max_work_group)
     lanes = _lanes(count, group)
     held = ceil_div(count, lanes)
@@ -91,6 +92,19 @@ def shares(rows: Rows) -> Shares:
         wide = _lanes(count, min(WIDE_GROUP, limits.max_work_group))
         return Shares(width, wide, 1, 1, 0, unroll=False)
     return Shares(width, lanes, group // lanes, 1, held, unroll=True)
+
+
+def _cpu_shares(rows: Rows) -> Shares:
+    """Return vectors along a row, or across rows that are shorter than a vector."""
+    width = vectors.CPU_WIDTHS[0]
+    count = max(1, CPU_GROUP_ITEMS // rows.inner)
+    if rows.inner >= width:
+        held = ceil_div(rows.inner, width) if rows.inner <= MOST_ON_CPU else 0
+        return Shares(width, 1, 1, count, held, unroll=False, lies="overlapped")
+    if rows.rows >= width:
+        rounds = ceil_div(count, width)
+        return Shares(width, 1, 1, rounds, rows.inner, unroll=False, lies="across")
+    return Shares(1, 1, 1, count, rows.inner, unroll=False)
 
 
 def _lanes(count: int, most: int) -> int:
@@ -120,11 +134,12 @@ def _prepared(rows: Rows, direction: str, logarithm: bool) -> KernelLaunch:
     source = rendered(
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
         dtype=dtype, width=share.width, lanes=share.lanes, at_once=share.at_once,
-        held=share.room, unroll=share.unroll,
+        held=share.room, unroll=share.unroll, lies=share.lies,
         loads=LOADS if direction == "fwd" and not share.held and share.lanes > 1 else 0,
     )  # fmt: skip
     local = share.lanes * share.at_once
-    items = ceil_div(rows.rows, share.at_once * share.rounds) * local
+    at_once = share.width if share.lies == "across" else share.at_once
+    items = ceil_div(rows.rows, at_once * share.rounds) * local
     sizes = map(np.int32, (rows.inner, rows.rows, share.rounds, share.held))
     pointers = [Pointer(dtype.item_bytes)] * (2 if direction == "fwd" else 3)
     arguments: list[Argument] = [*pointers, *sizes]

@@ -171,9 +171,14 @@ def test_softmax_of_other_dtypes(device: Any, dtype: Any) -> None:
         (9000, Shares(4, 256, 1, 1, 0, unroll=False)),
         (9001, Shares(1, 512, 1, 1, 0, unroll=False)),
         (20, Shares(4, 2, 8, 3, 3, unroll=True)),
+        (20, Shares(16, 1, 1, 3, 2, unroll=False, lies="overlapped")),
+        (16, Shares(16, 1, 1, 30, 1, unroll=False, lies="overlapped")),
+        (47, Shares(16, 1, 1, 3, 0, unroll=False, lies="overlapped")),
+        (5, Shares(16, 1, 1, 1, 5, unroll=False, lies="across")),
+        (5, Shares(16, 1, 1, 9, 0, unroll=False, lies="across")),
     ],
 )
-def test_softmax_as_work_items_of_a_gpu_share_it(
+def test_softmax_as_work_items_share_it(
     device: Any, inner: int, share: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(softmax_rows, "shares", lambda rows: share)
@@ -182,6 +187,8 @@ def test_softmax_as_work_items_of_a_gpu_share_it(
     x = torch.randn(21, inner) * 3
     check(device, lambda x: x.softmax(-1), x)
     check(device, lambda x: x.log_softmax(-1), x)
+    for dtype in (torch.bfloat16, torch.float64):
+        agree(device, lambda x: (x.softmax(-1), x.log_softmax(-1)), x.to(dtype))
     softmax_rows._prepared.cache_clear()
 
 

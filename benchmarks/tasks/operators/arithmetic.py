@@ -76,7 +76,7 @@ SCANS: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 SORTS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "sort": lambda x, dim: torch.sort(x, dim)[0],
-    "stable argsort": lambda x, dim: torch.argsort(x, dim, stable=True),
+    "stable argsort": lambda x, dim: torch.argsort(x, dim=dim, stable=True),
     "topk": lambda x, dim: torch.topk(x, min(10, x.shape[dim]), dim)[0],
     "kthvalue": lambda x, dim: torch.kthvalue(x, -(-x.shape[dim] // 2), dim)[0],
 }

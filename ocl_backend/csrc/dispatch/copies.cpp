@@ -49,11 +49,17 @@ bool filled(const Tensor& source, const Tensor& target) {
   return true;
 }
 
+// Whether the driver's own command copies as fast as a kernel: it always does for a few bytes.
+bool is_copied_by_driver(const Tensor& target) {
+  constexpr size_t kFewBytes = 2048;
+  return target.nbytes() <= kFewBytes || !device_at(target.get_device()).copies_slowly;
+}
+
 void within_device(const Tensor& source, const Tensor& target) {
   if (filled(source, target)) return;
   if (overlap(source, target)) {
     within_device(source.clone(), target);
-  } else if (same_layout(source, target)) {
+  } else if (same_layout(source, target) && is_copied_by_driver(target)) {
     copy(target.data_ptr(), source.const_data_ptr(), target.nbytes());
   } else {
     strided_copy(source, target);

@@ -111,4 +111,7 @@ void ocl_enforce_largest(int device) {
 
 // Whether the device's memory is not the host's, so that large copies go through pinned memory.
 void ocl_set_own_memory(int device, int own) { ocl::devices()[size_t(device)].own_memory = own; }
+
+// Lets kernels copy within the device, where the driver's own command takes longer.
+void ocl_copy_by_kernels(int device) { ocl::devices()[size_t(device)].copies_slowly = true; }
 }

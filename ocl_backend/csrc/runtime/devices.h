@@ -25,6 +25,7 @@ struct Device {
   size_t enforced_bytes = SIZE_MAX;  // a larger buffer is refused here, not by the driver
   bool doubles;              // cl_khr_fp64
   bool own_memory = false;   // not the host's
+  bool copies_slowly = false;  // the driver's command takes longer than a kernel
   std::mutex submission;     // setting arguments and enqueueing is one step
   std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces
   std::atomic<int64_t> faults{0};            // address of the record that `faults.h` speaks of
