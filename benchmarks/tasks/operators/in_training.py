@@ -28,7 +28,7 @@ RANDOM: dict[str, Callable[[Tensor], Tensor]] = {
     "randperm": lambda x: torch.randperm(min(x.numel(), 2**20), device=x.device),
     "exponential": lambda x: torch.empty_like(x).exponential_(),
 }
-OPTIMIZERS: dict[str, Callable[[list[Tensor]], Any]] = {
+OPTIMIZERS: dict[str, Callable[[list[torch.nn.Parameter]], Any]] = {
     "SGD": lambda p: torch.optim.SGD(p, 1e-4),
     "SGD with momentum": lambda p: torch.optim.SGD(p, 1e-4, momentum=0.9, nesterov=True),
     "Adam": lambda p: torch.optim.Adam(p, 1e-4),
@@ -76,7 +76,8 @@ def _dropout(x: Tensor) -> Made:
 
 def _optimizer(x: Tensor, op: str) -> Made:
     """Make a step over parameters of as many sizes as a network has."""
-    flat, parts, left = x.detach().reshape(-1), [], x.numel()
+    flat, left = x.detach().reshape(-1), x.numel()
+    parts: list[Tensor] = []
     while left > 0 and len(parts) < 100:
         size = max(1, left // 3)
         parts.append(flat[left - size : left].clone())
