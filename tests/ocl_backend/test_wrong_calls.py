@@ -70,6 +70,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "batch norm": lambda x: functional.batch_norm(x, x.new_ones(3), x.new_ones(3)),
     "gather": lambda x: x.gather(0, x[0].long()),
     "scatter": lambda x: x.scatter(0, (x * 0).long(), x[:2]),
+    "scatter a number behind the end": lambda x: [
+        x.scatter(1, x.new_zeros(rows, 1).long(), 2.0) for rows in (4, 5)
+    ],
     "index broadcast": lambda x: x[x[0].long() * 0, x[0, :3].long() * 0],
     "mask": lambda x: x[x[:3] > 0],
     "mask of numbers": lambda x: x.masked_fill_(x, 2.0),

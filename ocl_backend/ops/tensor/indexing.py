@@ -172,8 +172,8 @@ def scatter_(
 ) -> Tensor:
     """Write `src` to x at the positions `index` along `dim`."""
     if index.numel():
+        _check_along(x, dim, index, src if isinstance(src, Tensor) else None)
         if isinstance(src, Tensor):
-            _check_along(x, dim, index, src)
             src = src.as_strided(index.shape, src.stride()) if src.dim() else src
         write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
     return x
