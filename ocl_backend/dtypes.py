@@ -261,6 +261,14 @@ def rounded(dtype: torch.dtype, number: float) -> float:
     return kept
 
 
+def lowest(dtype: torch.dtype) -> str:
+    """Return OpenCL C of the number that no other one of `dtype` is below."""
+    if dtype.is_floating_point:
+        return "-INFINITY"
+    least = 0 if dtype is torch.bool else torch.iinfo(dtype).min
+    return f"({least + 1}L - 1)" if least else "0"  # the digits of the last one are too large
+
+
 def encode(value: str, number: float) -> float:
     """Return `number` as a launch takes it for a scalar of C type `value`."""
     if value == "float":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -73,6 +74,21 @@ def warn_of_expanded(name: str, frames: int) -> None:
         "performing this operation.",
         stacklevel=frames + 2,
     )
+
+
+def check_rows(name: str, places: tuple[int, ...], source: Tensor) -> None:
+    """Refuse a source that has not an item for each place; a single one may have no dimensions.
+
+    Args:
+        name: of the operator.
+        places: their shape.
+        source: what is written there, or added.
+
+    Raises:
+        RuntimeError: it has not.
+    """
+    if tuple(source.shape) != places and not prod(places) == source.numel() == 1:
+        raise RuntimeError(f"{name}: source is {[*source.shape]} for places {[*places]}")
 
 
 def largest_exact(dtype: torch.dtype) -> int:

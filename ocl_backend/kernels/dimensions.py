@@ -105,8 +105,13 @@ def broadcast_strides(shape: Sizes, own: Sizes, strides: Sizes) -> tuple[int, ..
         shape: what is walked; its last dimensions are those of `own`.
         own: the tensor's sizes.
         strides: the tensor's, in items.
+
+    Raises:
+        RuntimeError: the tensor does not broadcast to `shape`.
     """
     missing = len(shape) - len(own)
+    if missing < 0 or any(n not in (1, m) for n, m in zip(own, shape[missing:], strict=True)):
+        raise RuntimeError(f"a tensor {[*own]} does not broadcast to {[*shape]}")
     steps = (0 if size == 1 else stride for size, stride in zip(own, strides, strict=True))
     return (*(0,) * missing, *steps)
 

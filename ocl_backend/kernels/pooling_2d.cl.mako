@@ -11,6 +11,7 @@ whole       no window reaches over an edge of its plane, so that nothing is test
 flat        neighbours cross rows and planes, for GPUs: the global size is the number of `outputs`,
             an argument, by `abreast`, rounded up; else it is out_w x out_h x planes
 index       type of such a number
+lowest      the lowest number of the dtype
 abreast     with `flat`, where windows tile the rows and are whole: outputs of a work-item, side by side,
             whose windows fill vectors of 4; all tensors begin where any access of a GPU may. Else 0
 </%doc>
@@ -130,6 +131,11 @@ ${place()}\
             best_at = inside && wins ? at : best_at;
         }
     }
+% if not whole and max(dilation) > 1:
+    if (best_at < 0) { // all items of this window are padding
+        best = ${lowest};
+    }
+% endif
     ${dtype.store("y", "out", "best")}
     indices[indices_start + out] = best_at;
 % else:

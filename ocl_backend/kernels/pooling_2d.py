@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import dtype_of, lowest
 from ocl_backend.kernels.vectors import ACCESS_ITEMS, are_aligned
 from ocl_backend.kernels.windows import Regular
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
@@ -229,7 +229,7 @@ def _rendered(template: str, pooling: Pooling, **more: object) -> str:
     return rendered(
         template, package="ocl_backend", kind=pooling.kind, dtype=dtype_of(pooling.dtype),
         height=height, width=width, out_h=out_h, out_w=out_w, kernel=kernel, stride=stride,
-        pad=pad, dilation=dilation, count=pooling.count, **more,
+        pad=pad, dilation=dilation, count=pooling.count, lowest=lowest(pooling.dtype), **more,
     )  # fmt: skip
 
 

@@ -56,6 +56,11 @@ __kernel void pool_${kind}_backward(
         grad_x[at] = 0;
     }
     for (int at = 0; at < ${out_h * out_w}; ++at) {
+% if max(dilation) > 1:
+        if (indices[at] < 0) { // all items of this window are padding
+            continue;
+        }
+% endif
         grad_x[indices[at]] += grad[at];
     }
 % elif abreast:

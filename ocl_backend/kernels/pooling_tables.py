@@ -13,7 +13,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ocl_backend.dtypes import dtype_of
+from ocl_backend.dtypes import dtype_of, lowest
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.windows import Adaptive, Tables, Windows, tables, transposed
 
@@ -33,7 +33,9 @@ MAXIMUM = (
     "T best = 0;\nlong where = -1;\n"
     + LOOPS
     % "if (where < 0 || value > best || value != value) {\n    best = value;\n    where = at;\n}"
+    + "const T result = where < 0 ? (T)(%s) : best;\n"
 )
+"""A window of dilated items may have padding alone: it has the lowest number, which lay nowhere."""
 MEAN = "T sum = 0;\n" + LOOPS % "sum += value;" + "const T result = sum / count;\n"
 MEAN_BACKWARD = "T sum = 0;\n" + LOOPS % "sum += value / LOAD_count(at);"
 
@@ -75,9 +77,10 @@ def maxima(x: Tensor, bounds: Tables, windows: Windows, out: Tensor, indices: Te
         out: [planes, *windows]; written.
         indices: int64 of the same shape; written.
     """
-    best = Operand("out", x.dtype, "output", "", "best")
+    best = Operand("out", x.dtype, "output", "", "result")
     where = Operand("indices", torch.int64, "output", "long", "where")
-    _launch(_kernel(x.dtype, "maximum", MAXIMUM, best, where), x, bounds, windows, out, indices)
+    text = MAXIMUM % lowest(x.dtype)
+    _launch(_kernel(x.dtype, "maximum", text, best, where), x, bounds, windows, out, indices)
 
 
 def largest(x: Tensor, windows: Windows, out: Tensor, indices: Tensor) -> None:

@@ -64,6 +64,23 @@ def test_sizes_at_the_edges(device: Any, shape: tuple[int, int, int]) -> None:
     check(device, torch.mm, torch.randn(m, k), torch.randn(k, n))
 
 
+def test_halves_are_scaled_before_they_are_rounded(device: Any) -> None:
+    a, bias = torch.full((1, 4, 8), 100.0).half(), torch.ones(4, 4).half()
+
+    def scaled(a: Any, bias: Any) -> Any:
+        at = a.mT
+        return (
+            torch.baddbmm(bias[None], a, at, alpha=0.01),
+            torch.addbmm(bias, a, at, alpha=0.01),
+            torch.addmm(bias, a[0], at[0], alpha=0.01, beta=0),
+            torch.addmv(bias[0], a[0], a[0, 0], alpha=0.01, beta=3),
+        )
+
+    got = scaled(a.to(place(device)), bias.to(place(device)))
+    for ours, theirs in zip(got, scaled(a, bias), strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+
+
 @pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (2, 1), (1, 0.5), (0.5, 0)])
 @pytest.mark.parametrize("bias", [(9,), (1, 9), (7, 1), (7, 9), ()])
 def test_addmm_scales_and_broadcasts(

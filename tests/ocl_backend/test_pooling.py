@@ -44,6 +44,24 @@ def test_maximum_says_where_it_lay_and_a_nan_wins(device: Any) -> None:
     assert torch.equal(our_indices.cpu(), indices)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "spatial"),
+    [(torch.float32, 1), (torch.float32, 3), (torch.bfloat16, 2), (torch.int32, 2)],
+    ids=str,
+)
+def test_a_window_of_padding_alone_has_the_lowest_number(
+    device: Any, dtype: Any, spatial: int
+) -> None:
+    pool = getattr(functional, f"max_pool{spatial}d")
+    x = (torch.randn([2, 3] + [4] * (spatial - 1) + [1]) * 4 - 8).to(dtype)
+    ours = x.to(place(device)).requires_grad_(dtype.is_floating_point)
+    y = pool(ours, 2, 1, 1, 2)
+    assert torch.equal(y.detach().cpu(), pool(x, 2, 1, 1, 2))
+    if dtype.is_floating_point:
+        (grad,) = torch.autograd.grad(y, ours, torch.ones_like(y))
+        assert not grad.any()
+
+
 @pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_average(device: Any, window: dict[str, Any], counts: bool) -> None:

@@ -70,6 +70,30 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "batch norm": lambda x: functional.batch_norm(x, x.new_ones(3), x.new_ones(3)),
     "gather": lambda x: x.gather(0, x[0].long()),
     "scatter": lambda x: x.scatter(0, (x * 0).long(), x[:2]),
+    "scatter a number behind the end": lambda x: [
+        x.scatter(1, x.new_zeros(rows, 1).long(), 2.0) for rows in (4, 5)
+    ],
+    "added rows too many": lambda x: [
+        x.index_add(0, x.new_zeros(2).long(), x[:rows]) for rows in (2, 3)
+    ],
+    "an added row for several": lambda x: [
+        x.index_add(0, x.new_zeros(2).long(), x[:rows]) for rows in (2, 1)
+    ],
+    "a copied row for several": lambda x: [
+        x.index_copy(0, torch.arange(2, device=x.device), x[:rows]) for rows in (2, 1)
+    ],
+    "reduced rows too many": lambda x: [
+        x.index_reduce(0, x.new_zeros(1).long(), x[:rows], "prod") for rows in (1, 3)
+    ],
+    "classes too few for weights": lambda x: [
+        functional.nll_loss(x, x.new_zeros(4).long(), x.new_ones(classes)) for classes in (4, 3)
+    ],
+    "targets of another plane": lambda x: [
+        functional.nll_loss(x[None, None], x.new_zeros(1, rows, 4).long()) for rows in (4, 3)
+    ],
+    "addbmm to more dimensions": lambda x: [
+        torch.addbmm(bias, x[None], x[None, :, :1]) for bias in (x[:, :1], x[:, :1, None])
+    ],
     "index broadcast": lambda x: x[x[0].long() * 0, x[0, :3].long() * 0],
     "mask": lambda x: x[x[:3] > 0],
     "mask of numbers": lambda x: x.masked_fill_(x, 2.0),

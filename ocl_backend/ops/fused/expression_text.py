@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -202,30 +203,31 @@ class Writer:
         if self.part.by_rows(self.nodes):
             return self._by_rows(local)
         inner = self.size(self.part.space[-1] // self.width)
-        # unsigned: Intel's compiler (2026.22) stores to wrong places where it divides a signed t
-        # and fills a row with positions, such as `arange(9).clamp(0, 5)`
+        total = self.size(prod(self.part.space) // self.width)
+        # The loop's count is known before it, and t is unsigned: Intel's compiler (2026.22) stores
+        # to wrong places if it leaves a loop that fills a row with positions, such as
+        # `arange(9).clamp(0, 5)`, or divides a signed t there.
         first = f"(group * {local} + lane) * {steps}"
         return [
-            f"for (uint t = {first}, end = t + {steps}; t < end; ++t) {{",
-            f"    uint rest = t / {inner};",
+            f"for (uint t = {first}, end = min(t + {steps}, (uint){total}); t < end; ++t) {{",
+            *([f"    uint rest = t / {inner};"] if len(self.rows()) else []),
             f"    const int c = (t % {inner}) * {self.width};",
-            *(f"    {line}" for line in self.position("break;")),
+            *(f"    {line}" for line in self.position()),
             *(f"    {line}" for line in self.roots(False, dict(self.made))),
             "}",
         ]
 
-    def position(self, past: str) -> list[str]:
-        """Return the statements that take `rest`, a row's number, apart.
+    def rows(self) -> list[int]:
+        """Return the dimensions of the space that say which row an item is in."""
+        return [d for d in range(len(self.part.space) - 1) if self.part.space[d] > 1]
 
-        Args:
-            past: the statement for what is after the last row.
-        """
+    def position(self) -> list[str]:
+        """Return the statements that take `rest`, a row's number, apart."""
         lines = []
-        dims = [d for d in range(len(self.part.space) - 1) if self.part.space[d] > 1]
-        for d in reversed(dims):
+        for d in reversed(self.rows()):
             n = self.size(self.part.space[d])
             lines += [f"const int i{d} = rest % {n};", f"rest /= {n};"]
-        return [*lines, f"if (rest > 0) {past}"]
+        return lines
 
     def each(self, local: int) -> str:
         """Return the head of the loop in which `local` work-items walk a row."""
@@ -270,7 +272,7 @@ class Writer:
         wide, narrow = self.roots(False, dict(made)), self._narrow(made)
         return [
             "uint rest = group;",
-            *self.position("return;"),
+            *self.position(),
             *means,
             *((self.each(local), *(f"    {line}" for line in wide), "}") if wide else ()),
             *(("if (lane == 0) {", *(f"    {line}" for line in narrow), "}") if narrow else ()),

@@ -304,7 +304,7 @@ def _stored(
         f"if (c >= {node.out.shape[1]})",
         "    continue;",
         "int rest = row;",
-        *(writer.position("continue;") if block.part else ()),
+        *(writer.position() if block.part else ()),
     ]
     for s, i in enumerate(block.products):
         total = f"totals[{s * elements} + e]" if g.lanes == 1 else f"mine[{s * elements} + e][0]"

@@ -91,8 +91,11 @@ def _placed(out: Tensor, last: bool) -> Tensor:
 
 
 def max_pool3d_backward(grad: Tensor, x: Tensor, *window_and_indices: Any) -> Tensor:
-    """Return the gradient of x [..., d, h, w]."""
-    return scattered(grad, window_and_indices[-1], 3, torch.empty_like(x))
+    """Return the gradient of x [..., d, h, w]; what lay nowhere has none."""
+    *window, indices = window_and_indices
+    if len(window) > 3 and max(window[3]) > 1:
+        grad, indices = grad.masked_fill(indices < 0, 0), indices.clamp(min=0)
+    return scattered(grad, indices, 3, torch.empty_like(x))
 
 
 def avg_pool_out(

@@ -319,6 +319,12 @@ def biased(
     """Write beta · bias + alpha · a · b to `out`, which must not overlap the inputs."""
     if beta == 1 and alpha == 1 and is_row(bias, out) and a.dtype in STORAGE:
         return product(operator, a, b, out, bias.reshape(-1))
+    if alpha != 1 and a.dtype is torch.float16:
+        # products beyond fp16's range may be small enough once they are scaled, as scores of
+        # attention are; tf32 holds what is multiplied exactly
+        wide = torch.empty(out.shape, dtype=torch.float32, device=out.device)
+        wide = product(operator, a.float(), b.float(), wide, allow_tf32=True).mul_(alpha)
+        return out.copy_(wide if beta == 0 else wide.add_(bias, alpha=beta))
     product(operator, a, b, out)
     if not (out.dtype.is_floating_point or out.dtype.is_complex):  # torch cuts both, too
         alpha, beta = int(alpha), int(beta)

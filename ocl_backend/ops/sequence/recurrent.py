@@ -57,7 +57,11 @@ def lstm_cell(
     """Return hidden state and cell state [batch, n], and the gates' values for the backward pass.
 
     The gates i, f, g, o are [batch, 4 n], biases [4 n] (Hochreiter and Schmidhuber 1997).
+
+    Raises:
+        RuntimeError: the tensors have several dtypes.
     """
+    _check_alike(input_gates, hidden_gates, cx, input_bias, hidden_bias)
     biases = [] if input_bias is None or hidden_bias is None else [input_bias, hidden_bias]
     given = [part for x in (input_gates, hidden_gates, *biases) for part in x.chunk(4, -1)]
     workspace = torch.empty_like(input_gates)
@@ -97,7 +101,11 @@ def gru_cell(
     """Return the hidden state [batch, n], and what the backward pass needs [batch, 5 n].
 
     The gates r, z, n are [batch, 3 n], biases [3 n] (Cho et al. 2014).
+
+    Raises:
+        RuntimeError: the tensors have several dtypes.
     """
+    _check_alike(input_gates, hidden_gates, hx, input_bias, hidden_bias)
     biases = [] if input_bias is None or hidden_bias is None else [input_bias, hidden_bias]
     given = [part for x in (input_gates, hidden_gates, *biases) for part in x.chunk(3, -1)]
     workspace = hx.new_empty((*hx.shape[:-1], 5 * hx.shape[-1]))
@@ -122,6 +130,14 @@ def gru_cell_backward(
     hidden[..., : 2 * size] = gates[..., : 2 * size]
     sums = (gates.sum(0), hidden.sum(0)) if has_bias else (None, None)
     return gates, hidden, grad_hx, *sums
+
+
+def _check_alike(*tensors: Tensor | None) -> None:
+    """Refuse unlike dtypes: torch asks the CPU about the products of a cell, not about this."""
+    dtypes = {tensor.dtype: None for tensor in tensors if tensor is not None}
+    if len(dtypes) > 1:
+        names = ", ".join(map(str, dtypes))
+        raise RuntimeError(f"gates, states and biases of a cell have dtypes {names}. Use one")
 
 
 @cache

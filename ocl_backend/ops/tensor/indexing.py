@@ -16,12 +16,18 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.checks import WHOLE, check_dtypes, check_index, check_written
+from ocl_backend.dispatch.checks import (
+    WHOLE,
+    check_dtypes,
+    check_index,
+    check_rows,
+    check_written,
+)
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
-from ocl_backend.kernels.scatter import Combine, Locate, read, write, writing
+from ocl_backend.kernels.scatter import Combine, Locate, neutral, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -172,8 +178,8 @@ def scatter_(
 ) -> Tensor:
     """Write `src` to x at the positions `index` along `dim`."""
     if index.numel():
+        _check_along(x, dim, index, src if isinstance(src, Tensor) else None)
         if isinstance(src, Tensor):
-            _check_along(x, dim, index, src)
             src = src.as_strided(index.shape, src.stride()) if src.dim() else src
         write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
     return x
@@ -189,7 +195,7 @@ def scatter_reduce_(
 ) -> Tensor:
     """Combine `src` with x at the positions `index` along `dim` by sum, prod, mean, amax, amin."""
     if not include_self:
-        scatter_(x, dim, index, _neutral(reduce, x.dtype))
+        scatter_(x, dim, index, neutral(reduce, x.dtype))
     scatter_(x, dim, index, src, reduce="sum" if reduce == "mean" else reduce)
     if reduce == "mean":
         start = torch.ones_like(x) if include_self else torch.zeros_like(x)
@@ -197,18 +203,6 @@ def scatter_reduce_(
         mode = None if x.dtype.is_floating_point else "floor"
         x.copy_(x.div(counts, rounding_mode=mode))
     return x
-
-
-def _neutral(reduce: str, dtype: torch.dtype) -> Number:
-    """Return what leaves anything it is combined with as it is."""
-    if reduce not in ("amax", "amin"):
-        return 1 if reduce == "prod" else 0
-    if dtype is torch.bool:
-        return reduce == "amin"
-    if dtype.is_floating_point:
-        return -torch.inf if reduce == "amax" else torch.inf
-    limits = torch.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
 
 
 def index_reduce_(
@@ -220,6 +214,9 @@ def index_reduce_(
     if x.dim() == 0:
         return scatter_reduce_(x, 0, index.reshape(()), source, reduce, include_self=include_self)
     axis = axis_of(dim, x.dim())
+    if index.dim() > 1:
+        raise IndexError(f"index_reduce: an index of {index.dim()} dimensions; give a vector")
+    check_rows("index_reduce", (*x.shape[:axis], index.numel(), *x.shape[axis + 1 :]), source)
     shape = [-1 if d == axis else 1 for d in range(x.dim())]
     places = index.reshape(shape).expand(source.shape)
     return scatter_reduce_(x, dim, places, source, reduce, include_self=include_self)
@@ -248,7 +245,9 @@ def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Num
     """Add slices of alpha · `source` to the slices of x that `index` names."""
     check_dtypes("index_add", x, source)
     shape, locate = _rows(x, dim, index, "index_add")
+    check_rows("index_add", shape, source)
     if prod(shape):
+        source = source.reshape(shape)
         factor = alpha if x.dtype.is_floating_point or x.dtype.is_complex else int(alpha)
         write(x, locate, source if factor == 1 else source * factor, "add")
     return x
@@ -258,9 +257,10 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Write slices of `source` over the slices of x that `index` names."""
     check_dtypes("index_copy", x, source)
     shape, locate = _rows(x, dim, index, "index_copy")
+    check_rows("index_copy", shape, source)
     if prod(shape):
         check_written("index_copy", x)
-        source = source.reshape(shape) if source.dim() > len(shape) else source  # x has one item
+        source = source.reshape(shape)
         held = _held_copy(x, dim, index, source, locate(x))
         if held is None:
             write(x, locate, source, "assign")

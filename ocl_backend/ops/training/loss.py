@@ -55,7 +55,15 @@ def nll_loss_out(
     """Write the loss of log probabilities x [rows?, classes, ...] at target [rows?, ...].
 
     The total of the weights that counted goes to `total_weight`, for the gradient.
+
+    Raises:
+        RuntimeError: target or weight do not fit x.
     """
+    rows, classes, *inner = x.shape if x.dim() > 1 else (1, *x.shape)
+    fits = target.numel() == 1 if x.dim() == 1 else (*target.shape,) == (rows, *inner)
+    if not fits or (weight is not None and weight.numel() != classes):
+        weights = "" if weight is None else f", weights {[*weight.shape]}"
+        raise RuntimeError(f"nll_loss: {[*x.shape]} at {[*target.shape]}{weights}")
     resized(output, target.shape if REDUCTIONS[reduction] == "none" else ())
     resized(total_weight, ())
     if target.numel() == 0:
