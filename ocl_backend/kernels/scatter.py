@@ -20,6 +20,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found,
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 from ocl_backend.kernels.owned_scatter import combine_owned
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
+from ocl_backend.kernels.table_sums import add_by_tables, are_possible
 from oclgen.opencl.device import devices
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
@@ -103,6 +104,8 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     Raises:
         IndexError, RuntimeError: as `read`, or several items of `target` share a place in memory.
     """
+    if combine == "add" and _add_by_tables(target, locate, value):
+        return
     if combine != "assign" and target.dtype in NARROW:
         _write_wide(target, locate, value, combine)
         return
@@ -121,6 +124,16 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
+
+
+def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> bool:
+    """Add where many values meet in few rows; say whether this was done."""
+    if not are_possible(devices()[target.get_device()].limits):  # a processor's call finds none
+        return False
+    places = locate(target)
+    places.check()
+    _check_apart(places.operator, target)
+    return add_by_tables(target, places, value)
 
 
 def _check_apart(operator: str, target: Tensor) -> None:
