@@ -103,10 +103,10 @@ def owners(
     """
     if not are_possible(limits):
         return None
-    rest = _joined(dims)
+    rest = joined(dims)
     row = next((dim for dim in reversed(rest) if dim.is_row), None)
     columns, column_step = (row.size, row.value) if row else (1, 0)
-    rest = _joined([dim for dim in rest if dim is not row])
+    rest = joined([dim for dim in rest if dim is not row])
     items = prod(dim.size for dim in rest) * columns
     many = min(limits.compute_units, -(-items // CHUNK))
 
@@ -131,7 +131,7 @@ def owners(
     return numbered("tested", many, (block - 1).bit_length())
 
 
-def _joined(dims: Sequence[Dim]) -> list[Dim]:
+def joined(dims: Sequence[Dim]) -> list[Dim]:
     """Return the dimensions of more than one item, neighbours as one where they can be."""
     flat = [(dim.size, dim.target, dim.value, *dim.indices) for dim in dims if dim.size != 1]
     return [Dim(size, target, value, tuple(k)) for size, target, value, *k in merge(flat)]

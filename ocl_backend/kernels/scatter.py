@@ -18,8 +18,10 @@ from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
+from ocl_backend.kernels.gathered_rows import read_rows
 from ocl_backend.kernels.owned_scatter import combine_owned
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
+from ocl_backend.kernels.table_sums import add_by_tables, are_possible
 from oclgen.opencl.device import devices
 
 Combine = Literal["assign", "add", "prod", "amax", "amin"]
@@ -63,6 +65,8 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
     """
     places = locate(source)
     places.check()
+    if read_rows(source, places, out):
+        return out
     kernel = Kernel(
         "gather",
         dtype_of(source.dtype).value,
@@ -103,6 +107,8 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     Raises:
         IndexError, RuntimeError: as `read`, or several items of `target` share a place in memory.
     """
+    if combine == "add" and _add_by_tables(target, locate, value):
+        return
     if combine != "assign" and target.dtype in NARROW:
         _write_wide(target, locate, value, combine)
         return
@@ -121,6 +127,16 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
+
+
+def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> bool:
+    """Add where many values meet in few rows; say whether this was done."""
+    if not are_possible(devices()[target.get_device()].limits):  # a processor's call finds none
+        return False
+    places = locate(target)
+    places.check()
+    _check_apart(places.operator, target)
+    return add_by_tables(target, places, value)
 
 
 def _check_apart(operator: str, target: Tensor) -> None:
@@ -178,7 +194,8 @@ def writing(
         value: as of `write`.
         combine: how.
     """
-    kernel = _writer(target.dtype, places, value, combine)
+    of_floats = combine == "add" and adds_floats(target.get_device())
+    kernel = _writer(target.dtype, places, value, combine, of_floats)
     given: list[Tensor | float] = [target, *places.indices, *places.numbers]
     given += [faults.record(target.get_device()), value]
     return found(kernel, places.shape, given, _walked(places))
@@ -240,7 +257,9 @@ def _items(places: Places) -> Tensor:
     return out
 
 
-def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine) -> Kernel:
+def _writer(
+    dtype: torch.dtype, places: Places, value: Tensor | float, combine: Combine, of_floats: bool
+) -> Kernel:
     register = dtype_of(dtype).value
     given: Operand | Scalar = Scalar("value", register)
     if isinstance(value, Tensor):
@@ -251,7 +270,7 @@ def _writer(dtype: torch.dtype, places: Places, value: Tensor | float, combine: 
         helpers = PLACE
     else:
         body += "update(target_data + at, value);"
-        helpers = PLACE + atomic_update(register, dtype.itemsize, combine)
+        helpers = PLACE + atomic_update(register, dtype.itemsize, combine, of_floats)
     parameters = (Operand("target", dtype, "address"), *parameters_of(places.dtypes), given)
     return Kernel(f"scatter_{combine}", register, parameters, body, helpers, scalar_only=True)
 
@@ -294,14 +313,43 @@ void update(volatile __global %(value)s *place, const %(value)s value)
 """
 
 
-def atomic_update(value: str, item_bytes: int, combine: Combine) -> str:
+UPDATE_AT_ONCE = """
+%(pragma)s
+void update(volatile __global %(value)s *place, const %(value)s value)
+{
+    %(add)s;
+}
+"""
+ADDS = {
+    "int": "atomic_add(place, value)",
+    "long": "atom_add(place, value)",
+}
+PTX_ADDS = {
+    "float": '__asm__ volatile("red.global.add.f32 [%0], %1;" :: "l"(place), "f"(value) : "memory")',
+    "double": '__asm__ volatile("red.global.add.f64 [%0], %1;" :: "l"(place), "d"(value) : "memory")',
+}
+"""Additions by one instruction, by type: where many values meet, those that compare and swap try
+again and again. OpenCL C has none of floats, but NVIDIA's GPUs do."""
+
+
+def adds_floats(device: int) -> bool:
+    """Whether a device adds floats to memory by one instruction: one whose compiler takes PTX."""
+    return "cp_async" in devices()[device].limits.instructions
+
+
+def atomic_update(value: str, item_bytes: int, combine: Combine, of_floats: bool = False) -> str:
     """Return the function `update(place, value)`: combine with an item that others combine with.
 
     Args:
         value: OpenCL C's type of an item; an integer below 4 bytes.
         item_bytes: 1, 2, 4 or 8.
         combine: how.
+        of_floats: what `adds_floats` says of the device.
     """
+    at_once = ADDS | PTX_ADDS if of_floats else ADDS
+    if combine == "add" and value in at_once and item_bytes >= 4:
+        pragma = f"#pragma OPENCL EXTENSION {WIDE_ATOMICS} : enable" if value == "long" else ""
+        return UPDATE_AT_ONCE % {"value": value, "pragma": pragma, "add": at_once[value]}
     if item_bytes < 4:
         mask = "0xffu" if item_bytes == 1 else "0xffffu"
         return UPDATE_PART % {"value": value, "mask": mask, "combine": COMBINE[combine]}

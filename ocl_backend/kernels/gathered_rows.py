@@ -1,0 +1,180 @@
+"""Reading items at computed places on processors: rows by vectors, single items in short loops.
+
+`scatter.read` finds a place for each item, which takes longer than to move it. Here a place serves
+a whole row of neighbours. Items are moved as bits: to convert narrow floats takes longer, too.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch import faults
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import broadcast_strides
+from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Run, Scalar, prepare_elementwise
+from ocl_backend.kernels.owners import WIDTHS, Dim, are_possible, joined
+from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
+from ocl_backend.runtime.launch import MOST_LAUNCHES
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The dtype that moves items of so many bytes."""
+
+ROW = """\
+INDICES
+const long from = PLACE;
+"""
+VECTORS = """\
+const long last = min(first + CHUNK, columns) - WIDTH;
+for (long c = first; c < last; c += WIDTH)
+    STORES_out(out_at + c, LOADS_target(from + c))
+// the last vector may overlap the one before it
+STORES_out(out_at + last, LOADS_target(from + last))
+"""
+FEW = """\
+#pragma unroll
+for (int c = 0; c < COLUMNS; ++c)
+    STORE_out(out_at + c, LOAD_target(from + c));
+"""
+ITEMS = """\
+const long last = min(first + CHUNK, inner_size);
+int is_wrong = 0;
+for (long k = first; k < last; ++k) {
+    long from = target_at + k * inner_target;
+FIND
+    STORE_out(out_at + k * inner_out, LOAD_target(from));
+}
+for (long k = first; is_wrong && k < last; ++k) {
+INDICES
+    NOTE
+}
+"""
+FIND = """\
+    const long given_{k} = LOAD_index_{k}(index_{k}_at + k * inner_index_{k});
+    const long index_{k} = given_{k} + (wraps && given_{k} < 0 ? size_of_{k} : 0);
+    is_wrong |= index_{k} < 0 || index_{k} >= size_of_{k};
+    from += clamp(index_{k}, 0L, size_of_{k} - 1) * step_of_{k};
+"""
+"""No call and no branch, so that the compiler makes vectors of it; faults are noted afterwards."""
+
+
+class Form(NamedTuple):
+    """What a kernel is made for: dtypes, and how many columns a row has (0: no row)."""
+
+    source: torch.dtype
+    indices: tuple[torch.dtype, ...]
+    out: torch.dtype
+    columns: int
+    dense: tuple[bool, ...]
+    """Whether out and each index are dense along single items."""
+
+
+def read_rows(source: Tensor, places: Places, out: Tensor) -> bool:
+    """Write the items at places to `out`.
+
+    Args:
+        source: of any strides.
+        places: in it.
+        out: of the places' shape; written.
+
+    Returns:
+        False where nothing was done: the device is no processor.
+    """
+    device, shape = source.get_device(), places.shape
+    if not are_possible(devices()[device].limits) or 0 in shape:
+        return False
+    lies = (out, *places.indices)
+    strides = tuple(broadcast_strides(shape, each.shape, each.stride()) for each in lies)
+    dtypes = source.dtype, out.dtype, *places.dtypes
+    run, numbers = _prepared(device, dtypes, tuple(shape), (places.strides, *strides))
+    indices = (index.data_ptr() for index in places.indices)
+    noted = faults.record(device).data_ptr()
+    run(source.data_ptr(), *indices, *places.numbers, noted, out.data_ptr(), *numbers)
+    faults.check(device)
+    return True
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int, dtypes: tuple[torch.dtype, ...], shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+) -> tuple[Run, tuple[int, ...]]:  # fmt: skip
+    """Return a launch and its last numbers.
+
+    Args:
+        device: its index.
+        dtypes: of source, out and indices.
+        shape: of the places.
+        strides: of source, out and indices over it.
+    """
+    source, out, *indices = dtypes
+    if source is out and source.itemsize in BITS:
+        source = out = BITS[source.itemsize]
+    dims = [
+        Dim(size, at, moved, tuple(others))
+        for size, at, moved, *others in zip(shape, *strides, strict=True)
+    ]
+    ordered = joined(sorted(dims, key=lambda dim: -dim.value))
+    inner = next((dim for dim in reversed(ordered) if dim.is_row and dim.value == 1), None)
+    columns = inner.size if inner else 0
+    if inner is None:
+        inner = ordered[-1] if ordered else Dim(1, 0, 0, tuple(0 for _ in indices))
+    outer = [dim for dim in ordered if dim is not inner]
+    chunks = ceil_div(inner.size, CHUNK) if columns == 0 or columns >= WIDTHS[-1] else 1
+    sizes = [*(dim.size for dim in outer), chunks]
+    walked = [
+        [*(0 for _ in outer), CHUNK],
+        [*(dim.target for dim in outer), 0],
+        *([*(dim.indices[k] for dim in outer), 0] for k in range(len(indices))),
+        [0 for _ in sizes],
+        [*(dim.value for dim in outer), 0],
+    ]
+    dense = tuple(step == 1 for step in (inner.value, *inner.indices))
+    few = columns if columns < WIDTHS[-1] else max(w for w in WIDTHS if w <= columns)
+    form = Form(source, tuple(indices), out, few, dense if not columns else ())
+    work = min(CHUNK, 1 << (inner.size - 1).bit_length())
+    run = prepare_elementwise(device, _kernel(form, work), sizes, walked)
+    if columns:
+        return run, (inner.size,)
+    return run, (inner.size, inner.target, inner.value, *inner.indices)
+
+
+@cache
+def _kernel(form: Form, work: int) -> Kernel:
+    register = dtype_of(form.source).value
+    numbers = range(len(form.indices))
+    width = form.columns if form.columns in WIDTHS else 1
+    along = [f"inner_{name}" for name in ("size", "target", "out", *(f"index_{k}" for k in numbers))]
+    if form.columns:
+        body, along = ROW + (VECTORS if width > 1 else FEW), ["columns"]
+        reads = [f"LOAD_index_{k}(index_{k}_at)" for k in numbers]
+    else:
+        body = ITEMS.replace("FIND\n", "".join(FIND.format(k=k) for k in numbers))
+        reads = [f"LOAD_index_{k}(index_{k}_at + k * inner_index_{k})" for k in numbers]
+        names = ("inner_out", *(f"inner_index_{k}" for k in numbers))
+        for name, is_dense in zip(names, form.dense, strict=True):
+            body = body.replace(f"k * {name}", "k") if is_dense else body
+    texts = {
+        "INDICES": "\n".join(f"const long index_{k} = {read};" for k, read in enumerate(reads)),
+        "PLACE": place_of(len(form.indices)),
+        "NOTE": f"{place_of(len(form.indices)).partition(' + ')[2]};",
+        "CHUNK": str(CHUNK),
+        "COLUMNS": str(form.columns),
+        "WIDTH": str(width),
+    }
+    for name, text in texts.items():
+        body = re.sub(rf"\b{name}\b", text, body)
+    parameters = (
+        Operand("first", role="position"),
+        Operand("target", form.source, "address", items=width, anywhere=True),
+        *parameters_of(form.indices, "address"),
+        Operand("out", form.out, "address", items=width, anywhere=True),
+        *(Scalar(name, "long") for name in along),
+    )
+    return Kernel("gather_rows", register, parameters, body, PLACE, scalar_only=True, work=work)
