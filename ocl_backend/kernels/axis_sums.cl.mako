@@ -12,7 +12,8 @@ copies      whether each result is a copy of an item, of which only the bytes co
 lined       planes: rows of x are added before taps along w are; else the one tap of d and h is read
             where it lies
 line        items that this needs
-width       items of a vector
+width       items of a vector of y
+line_width  items of a vector that adds rows
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -22,10 +23,45 @@ width       items of a vector
     axes = [*outer, "w"]
     size = {"d": "size_d", "h": "size_h", "w": "size_w"}
 %>\
+<%
+    item_of = "line[{}]" if lined else dtype.load("from", "{}").replace("{", "{{").replace("}", "}}").replace("{{}}", "{}")
+    weight = " * ".join(f"weight_{axis}[tap_{axis}]" for axis in outer) or "1"
+    offset = " + ".join(f"(long)item_{axis}[tap_{axis}] * step_{axis}" for axis in outer) or "0"
+%>\
 <%def name="taps(indent)">
 % for axis in outer:
 ${indent}for (int tap_${axis} = begin_${axis}[o${axis}]; tap_${axis} < begin_${axis}[o${axis} + 1]; ++tap_${axis})
 % endfor
+</%def>\
+<%def name="pixels_of(blocks, wide)">\
+            for (; ${f"c + {blocks * wide} <= lanes" if blocks > 1 or wide == 1 else f"c < lanes && lanes >= {wide}"}; c += ${blocks * wide}) {
+% if wide > 1 and blocks == 1:
+                c = min(c, lanes - ${wide});  // the last vector repeats items
+% endif
+% for b in range(blocks):
+                ${vectors.vector(real, wide)} sum_${b} = 0;
+% endfor
+${taps("                ")}\
+% if equal:
+                for (int tap = ow; tap < ${equal} * size_w; tap += size_w)
+% else:
+                for (int tap = begin_w[ow]; tap < begin_w[ow + 1]; ++tap)
+% endif
+                {
+                    const __global ${dtype.storage} *from = image + ${offset} + item_w[tap] * step_w + c;
+% if not copies:
+                    const ${real} weight = ${weight} * weight_w[tap];
+% endif
+% for b in range(blocks):
+                    sum_${b} += ${"" if copies else "weight * "}${vectors.load(dtype, "from", str(b * wide), "1", wide)};
+% endfor
+                }
+% for b in range(blocks):
+% for text in vectors.store(dtype, "to", f"c + {b * wide}", "1", f"sum_{b}", wide):
+                ${text}
+% endfor
+% endfor
+            }
 </%def>\
 <%def name="along_w(source)">\
 % if equal:
@@ -34,11 +70,6 @@ ${" + ".join((f"weight_w[{k} * size_w + ow] * " if weighted else "") + source.fo
 sum_w(ow, ${"line" if lined else "from"}, begin_w, item_w, weight_w)\
 % endif
 </%def>\
-<%
-    item_of = "line[{}]" if lined else dtype.load("from", "{}").replace("{", "{{").replace("}", "}}").replace("{{}}", "{}")
-    weight = " * ".join(f"weight_{axis}[tap_{axis}]" for axis in outer) or "1"
-    offset = " + ".join(f"(long)item_{axis}[tap_{axis}] * step_{axis}" for axis in outer) or "0"
-%>\
 ${vectors.prelude(dtype, max(width, 2))}
 % if not equal and not pixels:
 ${real} sum_w(const int ow, const ${"" if lined else "__global "}${real if lined else dtype.storage} *${"line" if lined else "from"},
@@ -78,37 +109,14 @@ __kernel void axis_sums(
         const long plane = row / (size_h * size_d);
 % if pixels:
         const __global ${dtype.storage} *image = x + plane * step_n${"" if "h" in outer else " + oh * step_h"}${"" if "d" in outer else " + od * step_d"};
-        for (long ow = 0; ow < size_w; ++ow) {
+        for (long ow = 0, taken; ow < size_w; ow += taken) {
+            taken = ow == run_begin && run_end > run_begin ? run_end - run_begin : 1;
+            const long lanes = taken * channels;
             __global ${dtype.storage} *to = y + (row * size_w + ow) * channels;
             long c = 0;
-% for blocks, lanes in ((4, width), (1, width), (1, 1)):
-<% wide = vectors.vector(real, lanes) %>\
-% if width > 1 or blocks * lanes == 1:
-            for (; c + ${blocks * lanes} <= channels; c += ${blocks * lanes}) {
-% for b in range(blocks):
-                ${wide} sum_${b} = 0;
-% endfor
-${taps("                ")}\
-% if equal:
-                for (int tap = ow; tap < ${equal} * size_w; tap += size_w)
-% else:
-                for (int tap = begin_w[ow]; tap < begin_w[ow + 1]; ++tap)
-% endif
-                {
-                    const __global ${dtype.storage} *from = image + ${offset} + item_w[tap] * step_w + c;
-% if not copies:
-                    const ${real} weight = ${weight} * weight_w[tap];
-% endif
-% for b in range(blocks):
-                    sum_${b} += ${"" if copies else "weight * "}${vectors.load(dtype, "from", str(b * lanes), "1", lanes)};
-% endfor
-                }
-% for b in range(blocks):
-% for text in vectors.store(dtype, "to", f"c + {b * lanes}", "1", f"sum_{b}", lanes):
-                ${text}
-% endfor
-% endfor
-            }
+% for blocks, wide in ((4, width), (1, width), (1, 1)):
+% if width > 1 or blocks * wide == 1:
+${pixels_of(blocks, wide)}\
 % endif
 % endfor
         }
@@ -117,21 +125,23 @@ ${taps("                ")}\
         __global ${dtype.storage} *to = y + row * size_w;
 % if lined:
         ${real} line[${line}];
-        for (long w = 0; w < items_w; ++w) {
-            line[w] = 0;
-        }
-${taps("        ")}\
-        {
-            const __global ${dtype.storage} *from = image + ${offset};
-            const ${real} weight = ${weight};
-            long w = 0;
-% for lanes in sorted({width, 1}, reverse=True):
-            for (; w + ${lanes} <= items_w; w += ${lanes}) {
-<% before = "line[w]" if lanes == 1 else f"vload{lanes}(0, line + w)" %>\
-                const ${vectors.vector(real, lanes)} sum = ${before} + weight * ${vectors.load(dtype, "from", "w", "1", lanes)};
-                ${"line[w] = sum" if lanes == 1 else f"vstore{lanes}(sum, 0, line + w)"};
+<% none = " || ".join(f"begin_{axis}[o{axis}] == begin_{axis}[o{axis} + 1]" for axis in outer) %>        if (${none}) {
+            for (long ow = 0; ow < size_w; ++ow) {
+                ${dtype.store("to", "ow", f"({real})0")}
             }
-% endfor
+            continue;
+        }
+        for (long w = 0; w < items_w; w += ${line_width}) {
+% if line_width > 1:
+            w = min(w, items_w - ${line_width});  // the last vector repeats items
+% endif
+            ${vectors.vector(real, line_width)} sum = 0;
+${taps("            ")}\
+            {
+                const __global ${dtype.storage} *from = image + ${offset};
+                sum += (${real})(${weight}) * ${vectors.load(dtype, "from", "w", "1", line_width)};
+            }
+            ${"line[w] = sum" if line_width == 1 else f"vstore{line_width}(sum, 0, line + w)"};
         }
 % else:
         const __global ${dtype.storage} *from = image${"".join(f" + (long)item_{axis}[begin_{axis}[o{axis}]] * step_{axis}" for axis in outer)};
@@ -140,7 +150,8 @@ ${taps("        ")}\
 % for begin, end in (("0", "run_begin"), ("run_end", "size_w")):
         ow = ${begin};
 % if width > 1:
-        for (; ow + ${width} <= ${end}; ow += ${width}) {
+        for (; ow < ${end} && ${end} - (${begin}) >= ${width}; ow += ${width}) {
+            ow = min(ow, ${end} - ${width});  // the last vector repeats items
             ${real} sums[${width}];
             #pragma unroll
             for (int lane = 0; lane < ${width}; ++lane, ++ow) {
@@ -157,19 +168,18 @@ ${taps("        ")}\
             const ${real} sum = ${along_w(item_of)};
             ${dtype.store("to", "ow", "sum")}
         }
-% if loop.first:
-% for lanes in sorted({width, 1}, reverse=True):
-        for (; ow + ${lanes} <= run_end; ow += ${lanes}) {
+% if loop.first and width > 1:
+        for (; ow < run_end; ow += ${width}) {
+            ow = min(ow, run_end - ${width});
 <%
     at = "run_item + ow - run_begin"
-    whole = vectors.load(dtype, "from", at, "1", lanes) if not lined else f"line[{at}]" if lanes == 1 else f"vload{lanes}(0, line + {at})"
+    whole = f"vload{width}(0, line + {at})" if lined else vectors.load(dtype, "from", at, "1", width)
 %>\
-            const ${vectors.vector(real, lanes)} sum = ${whole};
-% for text in vectors.store(dtype, "to", "ow", "1", "sum", lanes):
+            const ${vectors.vector(real, width)} sum = ${whole};
+% for text in vectors.store(dtype, "to", "ow", "1", "sum", width):
             ${text}
 % endfor
         }
-% endfor
 % endif
 % endfor
 % endif

@@ -182,18 +182,20 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
     outer = tuple(a for a, table in zip("dh", tables[:2], strict=True) if not table.is_same)
     lined = not form.pixels and any(not table.is_copy for table in tables[:2])
     w, dtype, items = tables[2], dtype_of(form.dtype), form.size[4]
-    lanes = form.size[1] if form.pixels else max(form.out[4], items)
-    width = next((each for each in CPU_WIDTHS if lanes >= each), 1)
+    run = (0, 0, 0) if form.pixels and form.steps[4] != form.size[1] else w.run
+    run_lanes = (run[1] - run[0]) * form.size[1]
+    width = _width(max(form.size[1], run_lanes) if form.pixels else form.out[4])
+    if not form.pixels and (width == 1 or run[1] - run[0] < width):
+        run = (0, 0, 0)
     source = rendered(
         "axis_sums", package="ocl_backend", dtype=dtype, outer=outer, pixels=form.pixels,
         equal=w.equal, weighted=not w.is_copy, lined=lined, width=width,
-        line=1 << (items - 1).bit_length() if lined else 0, copies=all(t.is_copy for t in tables),
+        line_width=_width(items), line=1 << (items - 1).bit_length() if lined else 0, copies=all(t.is_copy for t in tables),
     )  # fmt: skip
     channels = form.size[1]
     rows = form.out[0] * form.out[2] * form.out[3] * (1 if form.pixels else channels)
     cost = max(form.out[4], items) * (channels if form.pixels else 1)
     share = max(1, CPU_GROUP_ITEMS // cost)
-    run = w.run if w.run[1] - w.run[0] >= width else (0, 0, 0)
     numbers = (rows, share, channels, *form.out[2:], items, *form.steps, *run)
     used = [table for axis, table in zip(AXES, tables, strict=True) if axis in (*outer, "w")]
     arguments: list[Argument] = [Pointer(dtype.item_bytes)] * 2
@@ -205,6 +207,11 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
         form.device, source, "axis_sums", (ceil_div(rows, share),), arguments, (1,)
     )
     return launched, addresses, used
+
+
+def _width(items: int) -> int:
+    """Return the widest vector that a row of items fills."""
+    return next((width for width in CPU_WIDTHS if items >= width), 1)
 
 
 def _by_items(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
