@@ -47,6 +47,7 @@ MODULES = (
     "image.pooling",
     "image.grid_sample",
     "image.upsampling",
+    "image.padding",
     "norm.batch_norm",
     "norm.sync_batch_norm",
     "norm.layer_norm",

@@ -1,7 +1,7 @@
-"""Resizing that is a product with a matrix per dimension: antialiased, and bicubic's gradient.
+"""Antialiased resizing, which is a product with a matrix per dimension.
 
 Every row of a matrix holds the weights of one output item, so a gradient is the product with the
-transposed one. The other ways to resize are torch's decompositions; bytes are `byte_resizing`'s.
+transposed one. The other ways to resize are `resizing`'s; bytes are `byte_resizing`'s.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.ops.image import byte_resizing
-from ocl_backend.ops.image.filters import Shape, near, scale_of, wide
+from ocl_backend.ops.image import byte_resizing, resizing
+from ocl_backend.ops.image.filters import Shape, scale_of, wide
 from ocl_backend.runtime import capture
 
-Filter = Literal["cubic", "triangle", "wide cubic"]
-"""`cubic` takes the four items around a position; the others widen where they shrink an image."""
+Filter = Literal["triangle", "wide cubic"]
+"""They widen where they shrink an image."""
 SHAPES: dict[Filter, Shape] = {"triangle": "linear", "wide cubic": "cubic"}
 
 
@@ -43,11 +42,7 @@ def weights(
     scale = scale_of(size, out, align, factor)
     matrix = torch.zeros((out, size), dtype=torch.float64)
     for row in range(out):
-        first, taps = (
-            near("cubic", row, size, scale, align)
-            if name == "cubic"
-            else wide(SHAPES[name], row, size, scale)
-        )
+        first, taps = wide(SHAPES[name], row, size, scale)
         matrix[row, first : first + len(taps)] = torch.tensor(taps, dtype=torch.float64)
     return matrix.to(dtype).to(device)
 
@@ -107,9 +102,9 @@ def _backward(name: Filter) -> Callable[..., Tensor]:
     return backward
 
 
-def _composed(name: str, shape: Shape) -> Callable[..., Tensor]:
-    """Return a way to resize that torch decomposes, with whole numbers for bytes."""
-    decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
+def _between(shape: Shape) -> Callable[..., Tensor]:
+    """Return a way to resize by the items around a position, with whole numbers for bytes."""
+    reach = 1 if shape == "linear" else 2
 
     def forward(
         x: Tensor,
@@ -121,23 +116,20 @@ def _composed(name: str, shape: Shape) -> Callable[..., Tensor]:
         factors = scales_h, scales_w
         if x.dtype is torch.uint8:
             return byte_resizing.resized(x, output_size, shape, align_corners, factors, False)
-        if 0 in (*x.shape[2:], *output_size):
-            raise RuntimeError(f"resizing of {[*x.shape]} to {[*output_size]}")
-        result: Tensor = decomposed(x, output_size, align_corners, *factors)
-        return result
+        return resizing.interpolated(x, output_size, align_corners, *factors, reach=reach)
 
     return forward
 
 
-BILINEAR = _composed("upsample_bilinear2d", "linear")
-BICUBIC = _composed("upsample_bicubic2d", "cubic")
+BILINEAR = _between("linear")
+BICUBIC = _between("cubic")
 
 OPERATORS: dict[str, Callable[..., Any]] = {
+    **resizing.operators(),
     "upsample_bilinear2d": BILINEAR,
     "upsample_bilinear2d.out": into(BILINEAR),
     "upsample_bicubic2d": BICUBIC,
     "upsample_bicubic2d.out": into(BICUBIC),
-    "upsample_bicubic2d_backward.grad_input": _backward("cubic"),
     "_upsample_bilinear2d_aa.out": _forward("triangle"),
     "_upsample_bilinear2d_aa_backward.grad_input": _backward("triangle"),
     "_upsample_bicubic2d_aa.out": _forward("wide cubic"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from operator import ge
 from typing import Any
 
 import torch
@@ -23,10 +22,6 @@ TORCH = (
     *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
     *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
-    *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
-    *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
-    *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
-    *("upsample_linear1d", "upsample_trilinear3d"),
     *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
     *("channel_shuffle", "tril_indices", "triu_indices", "multi_margin_loss"),
     *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
@@ -111,82 +106,9 @@ def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> T
     return total
 
 
-def _scale(size: int, out_size: int, scale: float | None) -> float:
-    return 1 / scale if scale is not None and scale > 0 else size / out_size
-
-
-def nearest_backward(
-    grad: Tensor,
-    output_size: list[int],
-    input_size: list[int],
-    *scales: float | None,
-    shift: float = 0,
-) -> Tensor:
-    """Add the gradient of every output item to the input item it was copied from."""
-    spatial = len(output_size)
-    given = [*scales, *[None] * spatial][:spatial]
-    result = grad
-    for axis, scale in enumerate(given, start=2):
-        size, out_size = input_size[axis], output_size[axis - 2]
-        positions = torch.arange(out_size, device=grad.device, dtype=torch.float32) + shift
-        index = (positions * _scale(size, out_size, scale)).floor().long().clamp(max=size - 1)
-        result = _gathered_back(result, axis, index, size)
-    return result
-
-
-def nearest_exact_backward(grad: Tensor, *rest: Any) -> Tensor:
-    """As `nearest_backward`, for items copied from where their middle lies."""
-    return nearest_backward(grad, *rest, shift=0.5)
-
-
-def replication_pad_backward(grad: Tensor, x: Tensor, padding: list[int]) -> Tensor:
-    """Add the gradient of every padded item to the item at the border it was copied from."""
-    result = grad
-    for position in range(len(padding) // 2):
-        axis = x.dim() - 1 - position
-        index = torch.arange(grad.shape[axis], device=grad.device) - padding[2 * position]
-        index = index.clamp_(0, x.shape[axis] - 1)
-        result = _gathered_back(result, axis, index, x.shape[axis])
-    return result
-
-
-def _gathered_back(grad: Tensor, axis: int, index: Tensor, size: int) -> Tensor:
-    """Return the gradient of x.index_select(axis, index), x having `size` items there."""
-    shape = [*grad.shape[:axis], size, *grad.shape[axis + 1 :]]
-    return grad.new_zeros(shape).index_add_(axis, index, grad)
-
-
 def prelu_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of x and of weight, not yet summed over what it was broadcast to."""
     return torch.where(x > 0, grad, weight * grad), torch.where(x > 0, 0, x * grad)
-
-
-def bilinear_backward(
-    grad: Tensor,
-    output_size: list[int],
-    input_size: list[int],
-    align_corners: bool,
-    *scales: float | None,
-) -> Tensor:
-    """Spread the gradient of every output item over the input items it was mixed from."""
-    spatial = len(output_size)
-    given = [*scales, *[None] * spatial][:spatial]
-    exact = torch.float64 if grad.dtype is torch.float64 else torch.float32
-    result = grad
-    for axis, scale in enumerate(given, start=2):
-        size, out_size = input_size[axis], output_size[axis - 2]
-        positions = torch.arange(out_size, device=grad.device, dtype=exact)
-        if align_corners:
-            source = positions * ((size - 1) / max(out_size - 1, 1))
-        else:
-            source = ((positions + 0.5) * _scale(size, out_size, scale) - 0.5).clamp(min=0)
-        low = source.floor().clamp(max=size - 1)
-        part = (source - low).to(grad.dtype).view(-1, *[1] * (result.dim() - axis - 1))
-        first = low.long()
-        shape = [*result.shape[:axis], size, *result.shape[axis + 1 :]]
-        total = result.new_zeros(shape).index_add_(axis, first, result * (1 - part))
-        result = total.index_add_(axis, (first + 1).clamp(max=size - 1), result * part)
-    return result
 
 
 def rrelu_with_noise(
@@ -268,32 +190,6 @@ def max_unpool(spatial: int) -> Callable[..., Tensor]:
     return unpooled
 
 
-def padding(name: str) -> Callable[[Tensor, list[int]], Tensor]:
-    """Return torch's decomposition of a padding, which takes sizes that torch's kernels refuse."""
-    decomposed = decomposition_table[getattr(torch.ops.aten, name).default]
-    spatial = int(name[-2])
-
-    def padded(x: Tensor, pad: list[int]) -> Tensor:
-        sizes = x.shape[-spatial:]
-        if x.dim() not in (spatial + 1, spatial + 2) or 0 in (*sizes, x.shape[-spatial - 1]):
-            raise RuntimeError(
-                f"{name}: expected {spatial + 1}D or {spatial + 2}D input, empty in no dimension "
-                f"but the batch's, got {[*x.shape]}"
-            )
-        widest = [max(pad[2 * i : 2 * i + 2]) for i in reversed(range(spatial))]
-        if name.startswith("reflection") and any(map(ge, widest, sizes)):
-            raise RuntimeError(f"{name}: padding {pad} must be less than the sizes {[*sizes]}")
-        padded_x: Tensor = decomposed(x, pad)
-        return padded_x
-
-    return padded
-
-
-PADDINGS = (
-    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
-    *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-)
-
 SHIFTS: dict[str, Callable[..., Tensor]] = {
     "__lshift__": torch.bitwise_left_shift,
     "__rshift__": torch.bitwise_right_shift,
@@ -319,23 +215,9 @@ OWN: dict[str, Callable[..., Any]] = {
     "native_group_norm_backward": native_group_norm_backward,
     **{f"max_unpool{spatial}d": max_unpool(spatial) for spatial in (2, 3)},
     **{f"max_unpool{spatial}d.out": into(max_unpool(spatial)) for spatial in (2, 3)},
-    **{name: padding(name) for name in PADDINGS},
-    **{f"{name}.out": into(padding(name)) for name in PADDINGS},
     "rrelu_with_noise": rrelu_with_noise,
     "rrelu_with_noise.out": into(rrelu_with_noise),
     "rrelu_with_noise_": lambda x, *args, **kwargs: x.copy_(rrelu_with_noise(x, *args, **kwargs)),
-    "replication_pad1d_backward": replication_pad_backward,
-    "replication_pad2d_backward": replication_pad_backward,
-    "replication_pad3d_backward": replication_pad_backward,
-    "_upsample_nearest_exact1d_backward": nearest_exact_backward,
-    "_upsample_nearest_exact2d_backward": nearest_exact_backward,
-    "_upsample_nearest_exact3d_backward": nearest_exact_backward,
-    "upsample_nearest1d_backward": nearest_backward,
-    "upsample_nearest2d_backward": nearest_backward,
-    "upsample_nearest3d_backward": nearest_backward,
-    "upsample_linear1d_backward": bilinear_backward,
-    "upsample_bilinear2d_backward": bilinear_backward,
-    "upsample_trilinear3d_backward": bilinear_backward,
 }
 
 
