@@ -7,17 +7,16 @@ the second it multiplies all of them by the hidden state's weights: the gradient
 step before. `previous` gets every step's hidden state before it, for the gradient of the weights.
 
 c         ops.sequence.recurrent_kernels.Case, as in `recurrent_forward`
+product   the function of that name, of `recurrent_product`
 </%doc>\
 <%
     from ocl_backend.kernels import vectors
-    H, R, V, U, S, G = c.hidden, c.tile, c.width, c.blocks_backward, c.splits, c.gates
+    H, R, V, G = c.hidden, c.tile, c.width, c.gates
     GH = G * H
-    units, rows, gates = range(U), range(R), range(G)
+    rows, gates = range(R), range(G)
     lstm, gru = c.mode == "lstm", c.mode == "gru"
     def load(name, at):
         return vectors.load(c.type, name, at, "1", V)
-    def of_weights(name, at):
-        return vectors.load(c.weight_type, name, at, "1", V)
     def local_load(name, at):
         return f"{name}[{at}]" if V == 1 else f"vload{V}(0, {name} + {at})"
     def local_store(name, at, value):
@@ -26,10 +25,13 @@ c         ops.sequence.recurrent_kernels.Case, as in `recurrent_forward`
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
     inputs = ["weight", "h_0", *["c_0"] * lstm, "y", *["saved"] * bool(c.saves),
               *["grad_y"] * c.has_y, *["grad_h"] * c.has_h, *["grad_c"] * c.has_c]
+    rests = gru or c.packed
+    states = [*["cells"] * lstm, *["rest"] * rests]
     outputs = ["grad_gates", *["grad_hidden"] * gru, "previous", "grad_h_0", *["grad_c_0"] * lstm]
 %>\
 ${c.prelude}
-typedef ${c.wide} WIDE;
+${product}
+typedef ${vectors.vector('float', V)} WIDE;
 
 __kernel __attribute__((reqd_work_group_size(${c.items}, 1, 1)))
 void recurrent_backward(
@@ -45,13 +47,10 @@ void recurrent_backward(
     const int steps, const int batch, const int row_of_step, const int row_of_batch,
     const int y_row, const int backwards)
 {
-    __local float carried[${R * H}], rest[${R * H}], gates[${R * GH}];
-% if lstm:
-    __local float cells[${2 * R * H}];
-% endif
-% if S > 1:
-    __local float parts[${(S - 1) * R * c.lanes}];
-% endif
+    __local float carried[${R * H}], gates[${R * GH}], parts[${c.parts}];
+% for name in states:
+    __local float ${name}[${2 * R * H}];
+% endfor
 % for name in [*inputs, *outputs, *["table"] * c.packed]:
     ${name} += ${name}_start;
 % endfor
@@ -59,16 +58,18 @@ void recurrent_backward(
 % for r in rows:
     const int b${r} = min((int)get_group_id(0) * ${R} + ${r}, batch - 1);
 % endfor
-    const int lane = get_local_id(0) % ${c.lanes}, split = get_local_id(0) / ${c.lanes};
     for (int unit = get_local_id(0); unit < ${H}; unit += ${c.items}) {
 % for r in rows:
         carried[${r * H} + unit] = ${c.type.load("grad_h", f"(long)b{r} * {H} + unit") if c.has_h else 0};
+% if rests:
+        rest[${r * H} + unit] = 0;
+% endif
 % if lstm:
         cells[${r * H} + unit] = ${c.type.load("grad_c", f"(long)b{r} * {H} + unit") if c.has_c else 0};
 % endif
 % endfor
     }
-% if c.items > 1:
+% if not c.is_wide:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     for (int step = 0; step < steps; ++step) {
@@ -93,70 +94,20 @@ void recurrent_backward(
 ${bend(r)}
 % endfor
         }
-% if c.items > 1:
+% if not c.is_wide:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-% if S > 1:
-        {
-            const int first = lane;
-% else:
-        for (int first = lane * ${V}; first < ${H}; first += ${c.lanes * V * U}) {
-% endif
-% for u in units:
-            const int unit${u} = ${f"min(first + {u * c.lanes * V}, {H - V})"};
-% for r in rows:
-            WIDE sum_${u}_${r} = 0;
-% endfor
-% endfor
-% if S > 1:
-            const int k_end = min((split + 1) * ${c.backward_part}, ${GH});
-            for (int k = split * ${c.backward_part}; k < k_end; ++k) {
-% else:
-            for (int k = 0; k < ${GH}; ++k) {
-% endif
-% for u in units:
-                const WIDE w_${u} = ${of_weights("weight", f"k * {H} + unit{u}")};
-% endfor
-% for r in rows:
-                const float g_${r} = gates[${r * GH} + k];
-% for u in units:
-                sum_${u}_${r} = fma(w_${u}, (WIDE)(g_${r}), sum_${u}_${r});
-% endfor
-% endfor
-            }
-% if S > 1:
-            if (split) {
-% for r in rows:
-                parts[((split - 1) * ${R} + ${r}) * ${c.lanes} + lane] = sum_0_${r};
-% endfor
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (split == 0 && first < ${H}) {
-% for s in range(S - 1):
-% for r in rows:
-                sum_0_${r} += parts[${(s * R + r) * c.lanes} + lane];
-% endfor
-% endfor
-% else:
-            {
-% endif
-% for u in units:
-% for r in rows:
-                ${local_store("carried", f"{r * H} + unit{u}", f"sum_{u}_{r} + " + local_load("rest", f"{r * H} + unit{u}"))}
-% endfor
-% endfor
-            }
-        }
-% if c.items > 1:
+        product(gates, weight, carried, parts);
+% if not c.is_wide:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     }
-% if lstm:
+% if states:
     const int last = (steps & 1) * ${R * H};
 % endif
     for (int unit = get_local_id(0); unit < ${H}; unit += ${c.items}) {
 % for r in rows:
-        ${c.type.store("grad_h_0", f"(long)b{r} * {H} + unit", f"carried[{r * H} + unit]")}
+        ${c.type.store("grad_h_0", f"(long)b{r} * {H} + unit", f"carried[{r * H} + unit]" + f" + rest[last + {r * H} + unit]" * rests)}
 % if lstm:
         ${c.type.store("grad_c_0", f"(long)b{r} * {H} + unit", f"cells[last + {r * H} + unit]")}
 % endif
@@ -174,7 +125,7 @@ ${bend(r)}
 % for g in gates:
                 ${local_store("gates", f"{r * GH + g * H} + unit", "(WIDE)(0)")}
 % endfor
-                ${local_store("rest", state, local_load("carried", state))}
+                ${local_store("rest", f"next + {state}", local_load("carried", state) + " + " + local_load("rest", f"now + {state}"))}
 % if lstm:
                 ${local_store("cells", f"next + {state}", local_load("cells", f"now + {state}"))}
 % endif
@@ -182,7 +133,7 @@ ${bend(r)}
 % else:
             {
 % endif
-                const WIDE grad = ${local_load("carried", state)}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
+                const WIDE grad = ${local_load("carried", state)}${" + " + local_load("rest", f"now + {state}") if rests else ""}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
                 WIDE old;
                 if (has_before${r})
                     old = ${load("y", f"before{r} * y_row + unit")};
@@ -202,14 +153,12 @@ ${bend(r)}
                 const WIDE grad_i = through * g * i * (1 - i), grad_f = through * cx * f * (1 - f);
                 const WIDE grad_g = through * i * (1 - g * g), grad_o = grad * bent * o * (1 - o);
                 ${local_store("cells", f"next + {state}", "through * f")}
-                ${local_store("rest", state, "(WIDE)(0)")}
 % elif gru:
 % for index, name in enumerate("rznm"):
                 const WIDE ${name} = ${load("saved", f"{kept} + {index * H}")};
 % endfor
                 const WIDE grad_n = grad * (1 - z) * (1 - n * n), grad_z = grad * (old - n) * z * (1 - z);
                 const WIDE grad_r = grad_n * m * r * (1 - r), grad_m = grad_n * r;
-                ${local_store("rest", state, "grad * z")}
                 ${store("grad_gates", f"row{r} * {GH} + {2 * H} + unit", "grad_n")}
 % else:
                 const WIDE value = ${load("y", f"row{r} * y_row + unit")};
@@ -218,7 +167,6 @@ ${bend(r)}
 % else:
                 const WIDE grad_x = value <= 0 ? (WIDE)(0) : grad;
 % endif
-                ${local_store("rest", state, "(WIDE)(0)")}
 % endif
 % for index, name in enumerate(names):
                 ${local_store("gates", f"{r * GH + index * H} + unit", f"grad_{name}")}
@@ -229,6 +177,9 @@ ${bend(r)}
                 ${store("grad_hidden", f"row{r} * {GH} + {index * H} + unit", f"grad_{name}")}
 % endif
 % endfor
+% if rests:
+                ${local_store("rest", f"next + {state}", "grad * z" if gru else "(WIDE)(0)")}
+% endif
                 ${store("previous", f"row{r} * {H} + unit", "old")}
             }
 </%def>\

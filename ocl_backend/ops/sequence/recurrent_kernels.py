@@ -19,6 +19,8 @@ from ocl_backend.runtime.launch import (
     MOST_LAUNCHES,
     Argument,
     KernelLaunch,
+    LaunchSequence,
+    Part,
     Pointer,
     Varying,
     prepare,
@@ -34,12 +36,63 @@ MODES: tuple[Mode, ...] = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 GATES: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 SAVED: dict[Mode, int] = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
 """Numbers that a unit of the hidden state keeps of a step for the backward pass."""
-LANES = 32
-"""A GPU's work-groups have whole warps."""
-LEAST_PART = 8
-"""Terms of a sum that a work-item of a GPU adds at least."""
+LANES, MOST_ITEMS = 32, 1024
+"""A GPU's work-groups have whole warps, and no more work-items than this."""
+LEAST_PART, MOST_SPLITS = 8, 8
+"""Terms of a sum that a work-item of a GPU adds at least, and work-items that share out a sum."""
 MOST_ROWS = 8
-"""Rows of the batch that a work-group has at most."""
+"""Rows of the batch that a processor's work-group has at most; a GPU's has half of them."""
+MOST_WIDENED = 2**19
+"""Bytes of weights in float32."""
+TURNED = 16
+"""Numbers along each side of a square of weights that a work-item turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of a work-group's rows with weights; `width` 0 is a GPU's."""
+
+    columns: int
+    terms: int
+    tile: int
+    width: int
+    lanes: int
+    blocks: int
+    splits: int = 1
+
+    @property
+    def part(self) -> int:
+        """Terms of a sum that a split has."""
+        return ceil_div(self.terms, self.splits)
+
+    @staticmethod
+    def of(columns: int, terms: int, tile: int, limits: Limits) -> Product:
+        """Return how a device makes a product.
+
+        Args:
+            columns: of the weights.
+            terms: of a sum.
+            tile: rows of the work-group.
+            limits: of the device.
+        """
+        if limits.kind == "cpu":
+            width = width_of(columns, limits)
+            blocks = min(limits.vector_sums // 2 // tile, ceil_div(columns, width))
+            return Product(columns, terms, tile, width, 1, max(1, blocks))
+        most = min(MOST_ITEMS, limits.max_work_group) // LANES * LANES
+        blocks = ceil_div(columns, most)
+        lanes = round_up(ceil_div(columns, blocks), LANES)
+        splits = max(1, min(most // lanes, MOST_SPLITS, terms // LEAST_PART))
+        return Product(columns, terms, tile, 1, lanes, blocks, splits)
+
+
+def width_of(items: int, limits: Limits) -> int:
+    """Return how many items a processor's vector has where a row has so many at least.
+
+    Shorter vectors would ask for alignment (`vectors.at_once`).
+    """
+    widths = (16, 8, 1) if limits.has_32_vectors else (8, 1)
+    return next(width for width in widths if width <= items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +107,7 @@ class Case:
     biased: bool = False
     packed: bool = False
     saves: int = 0
+    is_backward: bool = False
     has_y: bool = False
     has_h: bool = False
     has_c: bool = False
@@ -75,8 +129,12 @@ class Case:
 
     @property
     def weight_type(self) -> DType:
-        """How the hidden state's weights are stored: processors widen them once for all steps."""
-        return DTYPES[torch.float32] if self.is_wide else self.type
+        """How the hidden state's weights are stored.
+
+        A processor widens few of them once for all steps. More would leave its second cache.
+        """
+        is_small = 4 * self.gates * self.hidden**2 <= MOST_WIDENED
+        return DTYPES[torch.float32] if self.is_wide and is_small else self.type
 
     @property
     def gates(self) -> int:
@@ -86,85 +144,85 @@ class Case:
     @property
     def width(self) -> int:
         """Units of a vector."""
-        if not self.is_wide:
-            return 1
-        widths = (16, 8, 4, 2, 1) if self.limits.has_32_vectors else (8, 4, 2, 1)
-        return next(width for width in widths if width <= self.hidden)
+        return width_of(self.hidden, self.limits) if self.is_wide else 1
 
     @property
-    def wide(self) -> str:
-        """The type of such a vector."""
-        return vectors.vector("float", self.width)
-
-    @property
-    def lanes(self) -> int:
-        """Work-items side by side along the units."""
-        most = min(1024, self.limits.max_work_group)
-        return 1 if self.is_wide else min(round_up(self.hidden, LANES), most // LANES * LANES)
-
-    @property
-    def splits(self) -> int:
-        """Work-items that share out the sum of a unit, so that more loads are in flight."""
-        if self.is_wide or self.lanes < self.hidden:
-            return 1
-        most = min(1024, self.limits.max_work_group) // self.lanes
-        return max(1, min(most, 8, self.hidden // LEAST_PART))
+    def product(self) -> Product:
+        """The product of a step."""
+        sizes = self.gates * self.hidden, self.hidden
+        return Product.of(*(sizes[::-1] if self.is_backward else sizes), self.tile, self.limits)
 
     @property
     def items(self) -> int:
-        """Work-items of a work-group."""
-        return self.lanes * self.splits
+        """Work-items of a work-group: a GPU's has one for each unit at least."""
+        product = self.product
+        return max(product.lanes * product.splits, 1 if self.is_wide else self.hidden)
 
     @property
-    def forward_part(self) -> int:
-        """Terms of a sum that a split has."""
-        return ceil_div(self.hidden, self.splits)
-
-    @property
-    def backward_part(self) -> int:
-        """The same of the backward pass, whose sums are over all gates."""
-        return ceil_div(self.gates * self.hidden, self.splits)
-
-    @property
-    def blocks_forward(self) -> int:
-        """Vectors of units that a work-item has at once: few sums would wait for each other."""
-        return self._blocks(self.gates * self.tile)
-
-    @property
-    def blocks_backward(self) -> int:
-        """The same of the backward pass."""
-        return self._blocks(self.tile)
-
-    def _blocks(self, sums: int) -> int:
-        if not self.is_wide:
-            return 1
-        return max(1, min(self.limits.vector_sums // 2 // sums, ceil_div(self.hidden, self.width)))
+    def parts(self) -> int:
+        """Sums that splits hand over."""
+        product = self.product
+        return max(1, (product.splits - 1) * product.blocks * product.tile * product.lanes)
 
     @property
     def prelude(self) -> str:
         """What the dtype needs."""
-        single = self.type.prelude
-        return single + vectors.prelude(self.type, self.width).removeprefix(single)
+        widths = {self.width, self.product.width}
+        text = self.type.prelude
+        for width in sorted(widths - {1}):
+            text += vectors.prelude(self.type, width).removeprefix(self.type.prelude)
+        return text
 
 
-def rows_of_group(limits: Limits, mode: Mode, batch: int) -> int:
+def rows_of_group(limits: Limits, batch: int) -> int:
     """Return how many rows of the batch a work-group has.
 
     The weights are read once for all of them, but compute units must not be idle.
     """
-    most = min(MOST_ROWS, limits.vector_sums // GATES[mode]) if limits.kind == "cpu" else 4
+    most = MOST_ROWS if limits.kind == "cpu" else MOST_ROWS // 2
     groups = max(ceil_div(batch, most), min(batch, limits.compute_units))
     return ceil_div(batch, groups)
 
 
-def forward(case: Case, batch: int) -> KernelLaunch:
-    """Return the launch of all steps.
+def turned(case: Case) -> KernelLaunch:
+    """Return the launch that writes weights [gates, hidden] as [hidden, gates]: source, target.
+
+    The forward pass reads them so, in the type of `weight_type`.
+    """
+    rows = case.gates * case.hidden
+    return _prepared_turn(case.device, case.type, case.weight_type, rows, case.hidden)
+
+
+@lru_cache(maxsize=256)
+def _prepared_turn(
+    device: int, source: DType, target: DType, rows: int, columns: int
+) -> KernelLaunch:
+    limits = devices()[device].limits
+    deep = TURNED if limits.kind == "cpu" else 1
+    text = rendered(
+        "recurrent_turn", package="ocl_backend", source=source, target=target, rows=rows,
+        columns=columns, deep=deep, across=TURNED,
+    )  # fmt: skip
+    sizes = ceil_div(rows, deep), ceil_div(columns, TURNED)
+    spread = vectors.in_groups(sizes, limits)
+    pointers = Pointer(source.item_bytes), Pointer(target.item_bytes)
+    return prepare(device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def forward(case: Case, batch: int) -> LaunchSequence:
+    """Return the launches of all steps.
 
     Its values are a `data_ptr()` for each pointer of `recurrent_forward.cl.mako` in order, then
     steps, batch, and rows from step to step, from row to row of the batch, numbers from row to row
-    of y, and whether steps are walked backwards.
+    of y, and whether steps are walked backwards. The turned weights are kept (`LaunchSequence`).
     """
-    return _prepared(case, "recurrent_forward", ceil_div(batch, case.tile))
+    walk = _prepared(case, "recurrent_forward", ceil_div(batch, case.tile))
+    count = len(walk.words)
+    room = case.gates * case.hidden**2 * case.weight_type.item_bytes
+    places = (0, count, *range(2, count))
+    parts = Part(turned(case), (1, count)), Part(walk, places)
+    return LaunchSequence(case.device, parts, count, (room,), of_weights=1)
 
 
 def backward(case: Case, batch: int) -> KernelLaunch:
@@ -174,7 +232,10 @@ def backward(case: Case, batch: int) -> KernelLaunch:
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
-    source = rendered(name, package="ocl_backend", c=case)
+    product = rendered(
+        "recurrent_product", package="ocl_backend", c=case.product, weight=case.weight_type
+    )
+    source = rendered(name, package="ocl_backend", c=case, product=product)
     bytes_of = {"weight": case.weight_type.item_bytes, "table": 4}
     names = re.findall(r"\*(\w+), const long", source)
     arguments: list[Argument] = [

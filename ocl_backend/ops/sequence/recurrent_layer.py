@@ -95,7 +95,7 @@ def recurrent_layer(
     h_0, c_0 = h_0.contiguous(), None if c_0 is None else c_0.contiguous()
     for d in range(1 + both_ways):
         w_input, w_hidden, *biases = weights[d * per_direction :][:per_direction]
-        given = [flat @ w_input.t(), _turned(w_hidden, case), *(b.contiguous() for b in biases)]
+        given = [flat @ w_input.t(), w_hidden.contiguous(), *(b.contiguous() for b in biases)]
         given.append(h_0[d])
         given += [] if c_0 is None or kind != "lstm" else [c_0[d]]
         given += [y[..., d * hidden :], h_n[d], *_if(c_n if kind == "lstm" else None, d)]
@@ -136,7 +136,7 @@ def recurrent_layer_backward(
         None if t is None else t.contiguous() for t in (h_0, c_0, grad_y, grad_h, grad_c)
     )
     case = replace(
-        case, has_y=grad_y is not None, has_h=grad_h is not None, has_c=grad_c is not None
+        case, is_backward=True, has_y=grad_y is not None, has_h=grad_h is not None, has_c=grad_c is not None
     )
     grad_x, grads = None, []
     grad_h_0, grad_c_0 = torch.empty_like(h_0), None if c_0 is None else torch.empty_like(c_0)
@@ -189,21 +189,14 @@ def _table(device: torch.device, sizes: tuple[int, ...]) -> Tensor:
 
 def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: int) -> Case:
     device = x.get_device()
-    tile = rows_of_group(devices()[device].limits, kind, walk.batch)
+    tile = rows_of_group(devices()[device].limits, walk.batch)
     packed = walk.table is not None
     return Case(device, x.dtype, kind, hidden, tile, biased, packed, saves)
 
 
-def _turned(weight: Tensor, case: Case) -> Tensor:
-    """Return weights [gates, hidden] as the forward kernel reads them, [hidden, gates]."""
-    dtype = torch.float32 if case.is_wide else weight.dtype
-    turned = torch.empty(weight.shape[::-1], dtype=dtype, device=weight.device)
-    return turned.copy_(weight.t())
-
-
 def _as_kept(weight: Tensor, case: Case) -> Tensor:
     """Return weights [gates, hidden] as the backward kernel reads them."""
-    return (weight.float() if case.is_wide else weight).contiguous()
+    return (weight.to(torch.float32 if case.weight_type.value == case.weight_type.storage else weight.dtype)).contiguous()
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
