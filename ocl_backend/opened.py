@@ -16,7 +16,7 @@ import ocl_autoload
 from ocl_backend import module, ops, printing
 from ocl_backend.fusion import held
 from ocl_backend.ops.norm import nested_layer_norm
-from ocl_backend.ops.sequence import attention, sharding, transformer
+from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
 from ocl_backend.ops.training import optim
@@ -40,6 +40,7 @@ def _open() -> None:
     nested_layer_norm.register()
     operators.register()
     transformer.register_layers()
+    recurrent_network.register()
     attention.describe()
     sharding.register()
     optim.prefer_fused()

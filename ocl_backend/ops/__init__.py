@@ -55,6 +55,7 @@ MODULES = (
     "sequence.attention",
     "sequence.transformer",
     "sequence.recurrent",
+    "sequence.recurrent_layer",
     "sparse.conversions",
     "training.loss",
     "training.optim",
