@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from oclgen.families.depthwise.depthwise_weights import ALL_ROWS
 from oclgen.families.depthwise.guessed import weight_patches
-from oclgen.families.depthwise.patches import channel_vectors
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.depthwise.depthwise import patch_values, pixel_values, row_values
@@ -37,7 +36,7 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
 def _pixel_values(problem: ConvProblem, limits: Limits) -> dict[str, tuple[Value, ...]]:
     split = (1, 2, 4, 8, 16, 32, 64, 128)
     if limits.kind == "cpu":
-        guessed = weight_patches(problem, channel_vectors(problem, limits)[0])
+        guessed = weight_patches(problem)
         rows = row_values(problem, limits, [patch[:2] for patch in guessed])
         return {**rows, "local_size": (1,), "local_c": (1,), "split": split}
     return {

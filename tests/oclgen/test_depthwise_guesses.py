@@ -90,7 +90,7 @@ def test_rows_that_share_few_sets_of_the_cache_are_few() -> None:
     assert first_guess(layer).patch_h <= 4
 
 
-@pytest.mark.parametrize(("channels", "split"), [(32, 4), (4096, 1)])
+@pytest.mark.parametrize(("channels", "split"), [(32, 4), (1024, 1), (16384, 8)])
 def test_planes_of_a_gradient_of_weights_are_as_many_as_give_cores_work(
     channels: int, split: int
 ) -> None:

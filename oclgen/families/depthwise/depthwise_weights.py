@@ -277,7 +277,7 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
                 DEFAULT, patch_h=h, patch_w=w, local_size=1, split=max(slices, least), vec_c=vec,
                 local_c=1,
             )
-            for h, w, slices in weight_patches(problem, vec)
+            for h, w, slices in weight_patches(problem)
         ]  # fmt: skip
     else:
         shapes = ((2, 4), (1, 4), (1, 2), (4, 4))

@@ -17,7 +17,7 @@ from oclgen.families.depthwise.patches import (
     phases,
     window,
 )
-from oclgen.families.parts.caches import LINE, are_held, slices_held
+from oclgen.families.parts.caches import LINE, are_held
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, even_part
 from oclgen.problem import DTYPES, ConvProblem
@@ -54,9 +54,10 @@ FEW_HELD = 80
 GUESSED = 3
 """Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
 with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
-MOST_SLICES, PLANE_PART = 32, 32
-"""Slices of a gradient of weights, and bytes that are read for each byte of their planes: fewer do
-not pay for these."""
+SLICE_BYTES, MOST_SLICES = 2**21, 16
+"""Bytes of the images of a slice of a gradient of weights, and slices at most. 1024 channels of
+161x14, 37 MB in bf16, took 4.5 ms in 16 slices and 5.2 in one; 512 of 13x13, 11 MB, 0.24 in one and
+0.28 in 16 (one core of a Zen 5)."""
 SMALL = 16
 """Results of a patch that may be guessed however few sets of the cache its pixels share."""
 
@@ -190,30 +191,19 @@ def result_axes(problem: ConvProblem) -> Phases:
     return Phases((part.rows,), (part.cols,))
 
 
-def pixel_slices(problem: ConvProblem) -> int:
-    """Return the slices of a gradient of weights in channels_last, which a processor's caches hold.
-
-    50 images of 14x14 with 128 channels took 0.75 ms in 32 slices and 1.07 in one (one core).
-    """
-    plane = 4 * PLANE_PART * prod(problem.buffers["w"])
-    return slices_held(problem.bytes, min(problem.bytes // plane, MOST_SLICES))
-
-
-def weight_patches(problem: ConvProblem, vec: int) -> list[tuple[int, int, int]]:
+def weight_patches(problem: ConvProblem) -> list[tuple[int, int, int]]:
     """Return (rows, columns, slices) of a gradient of weights by rows of y, best guess first.
 
     A patch is met by each row of taps, so it is as high as the nearest cache holds. Slices cost a
-    sum; they pay where neighbouring vectors share lines of caches that hold a slice alone.
+    sum, and pay for images that no cache holds: all work-items read the pages of a slice before
+    those of the next one.
 
     Args:
         problem: in channels_last.
-        vec: channels of a work-item.
     """
     wide = even_part(problem.out_w, WEIGHT_PIXELS)
     high = next((h for h in WEIGHT_ROWS if _is_held(problem, h, wide)), 1)
-    sizes = (problem.in_channels, vec)
-    is_shared = any(DTYPES[problem.dtype] * channels % LINE for channels in sizes)
-    slices = pixel_slices(problem) if is_shared else 1
+    slices = 1 << max(min(problem.bytes // SLICE_BYTES, MOST_SLICES), 1).bit_length() - 1
     return list(dict.fromkeys(((high, wide, slices), (1, wide, slices), (high, wide, 1))))
 
 
