@@ -45,6 +45,8 @@ Item = Annotated[int, Range(1, 512)]
 """Elements that one work-item keeps in private memory, along one axis."""
 Vector = Annotated[int, Range(1, 16)]
 """Lanes of a vector."""
+Channels = Annotated[int, Range(1, 32)]
+"""Channels of a work-item, which one vector holds, or two of the halves of words."""
 Local = Annotated[int, Range(1, 8192)]
 """Work-items of a work-group along one axis."""
 Unroll = Annotated[int, Range(1, 32)]

@@ -6,9 +6,10 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from oclgen.families.depthwise.depthwise_weights import ALL_ROWS
+from oclgen.families.depthwise.guessed import weight_patches
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
-from search_spaces.depthwise.depthwise import patch_values, pixel_values
+from search_spaces.depthwise.depthwise import patch_values, pixel_values, row_values
 from search_spaces.values import Value, Values
 
 
@@ -33,12 +34,16 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
 
 
 def _pixel_values(problem: ConvProblem, limits: Limits) -> dict[str, tuple[Value, ...]]:
-    shared = {
+    split = (1, 2, 4, 8, 16, 32, 64, 128)
+    if limits.kind == "cpu":
+        guessed = weight_patches(problem)
+        rows = row_values(problem, limits, [patch[:2] for patch in guessed])
+        return {**rows, "local_size": (1,), "local_c": (1,), "split": split}
+    return {
         **pixel_values(problem, limits),
         "patch_h": (1, 2, 4, 8),
         "patch_w": (1, 2, 4),
-        "split": (1, 2, 4, 8, 16, 32, 64, 128),
+        "split": split,
+        "local_size": (32, 64, 128, 256, 512),
+        "local_c": (16, 32, 64),
     }
-    if limits.kind == "cpu":
-        return {**shared, "local_size": (1,), "local_c": (1,)}
-    return {**shared, "local_size": (32, 64, 128, 256, 512), "local_c": (16, 32, 64)}

@@ -41,8 +41,8 @@ def test_a_work_group_has_more_than_one_patch_of_a_plane(direction: Direction) -
 @pytest.mark.parametrize(
     ("size", "patch"), [(7, (7, 7)), (8, (4, 8)), (13, (7, 7)), (20, (5, 5)), (32, (4, 8))]
 )
-def test_patches_of_channels_last_fit_the_image(size: int, patch: tuple[int, int]) -> None:
-    first = first_guess(replace(LAYER, height=size, width=size))
+def test_patches_of_few_channels_fit_the_image(size: int, patch: tuple[int, int]) -> None:
+    first = first_guess(of_channels(replace(LAYER, height=size, width=size), 7))
     assert (first.patch_h, first.patch_w) == patch
 
 
@@ -64,13 +64,23 @@ def test_patches_of_many_taps_are_as_small_as_a_text_allows(kernel: int) -> None
     assert first_guess(layer).vec_c == 16
 
 
-@pytest.mark.parametrize(("channels", "results"), [(128, 49), (512, 14), (2048, 14)])
-def test_a_window_whose_pixels_share_few_sets_of_the_cache_is_small(
-    channels: int, results: int
+@pytest.mark.parametrize(("channels", "rows"), [(144, 4), (512, 1), (2048, 1)])
+def test_pixels_that_share_few_sets_of_the_cache_are_met_row_by_row(
+    channels: int, rows: int
 ) -> None:
-    layer = ConvProblem(1, channels, 14, 14, channels, 1, 1, groups=channels, layout="nhwc")
-    first = first_guess(layer)
-    assert first.patch_h * first.patch_w == results
+    layer = ConvProblem(
+        1, channels, 14, 14, channels, 3, 3, pad_h=1, pad_w=1, groups=channels, layout="nhwc",
+        dtype="bf16", direction="bwd_weights",
+    )  # fmt: skip
+    assert first_guess(layer).patch_h == rows
+
+
+@pytest.mark.parametrize(("units", "rows"), [(2, 28), (4, 14), (16, 3)])
+def test_rows_of_a_work_item_leave_each_core_some_work_groups(units: int, rows: int) -> None:
+    layer = of_channels(replace(LAYER, height=28, width=28), 128)
+    found: Any = FAMILIES["depthwise"].guesses(layer, replace(CPU, compute_units=units))
+    guess = next(iter(found))
+    assert guess.patch_h == rows
 
 
 def test_rows_that_share_few_sets_of_the_cache_are_few() -> None:
@@ -80,7 +90,7 @@ def test_rows_that_share_few_sets_of_the_cache_are_few() -> None:
     assert first_guess(layer).patch_h <= 4
 
 
-@pytest.mark.parametrize(("channels", "split"), [(32, 4), (4096, 1)])
+@pytest.mark.parametrize(("channels", "split"), [(32, 4), (1024, 1), (16384, 8)])
 def test_planes_of_a_gradient_of_weights_are_as_many_as_give_cores_work(
     channels: int, split: int
 ) -> None:

@@ -1,58 +1,64 @@
 """Depthwise convolution, forward and backward-data: groups equal the input channels.
 
-In planes, lanes lie along a row; in channels_last they are channels. `depthwise_weights` computes
-the gradient of the weights.
+In planes, lanes lie along a row. In channels_last they are channels: of vectors on processors
+(`depthwise_rows`), of work-items on GPUs (`depthwise_pixels`). `depthwise_weights` computes the
+gradient of the weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from oclgen.families.conv.correlation import correlations, operands
-from oclgen.families.depthwise.depthwise_text import Row
-from oclgen.families.depthwise.guessed import gpu_patches, held, pixel_patches, plane_guesses
+from oclgen.families.conv.correlation import operands
+from oclgen.families.depthwise.depthwise_kernels import (
+    GROWING,
+    PIXELS,
+    PLANES,
+    ROWS,
+    TEXTS,
+    packing_of,
+    patches_of,
+)
+from oclgen.families.depthwise.guessed import (
+    gpu_patches,
+    held,
+    pixel_patches,
+    plane_guesses,
+    row_patches,
+)
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
     MAX_WINDOW,
-    blocks,
+    ROW_LANES,
     channel_vectors,
     has_long_text,
     is_depthwise,
-    last_vector,
     layout_conflict,
-    packed_taps,
     phases,
     pixel_lanes,
-    taps_of,
     window,
 )
-from oclgen.families.gemm.gemm_parts import aligned_preamble
+from oclgen.families.depthwise.strips import written
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.growing import parted
 from oclgen.families.parts.lane_packing import pack_lanes
-from oclgen.families.parts.packing import PACKED, Packing, sizes_of
+from oclgen.families.parts.packing import PACKED, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.parameters import Item, Local, Parts, Vector
+from oclgen.parameters import Channels, Item, Local, Parts, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered
-from oclgen.render import STORED, dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, render
 
 NAME = "depthwise"
-KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels"}
-"""Kernel and template by layout."""
 OF_PIXELS = ("vec_c", "local_c", "rounds")
 """Parameters that images in channels_last alone have."""
-GROWING = ("BATCH",)
-"""The size that is an argument where the batch is free."""
 LOCAL_SIZES, GROUPS_PER_CORE = (16, 4), 4
 """Work-items of a group on a processor, and groups of a core below which one has the fewer."""
-PACKED_LANES = 8
-"""Channels of a vector from which on weights are packed; GPUs have shorter vectors."""
 GROUPS_PER_UNIT = 16
 """Work-groups of a GPU's unit below which a work-item computes fewer patches."""
 
@@ -71,7 +77,7 @@ class Config(BaseConfig):
     vec: Vector
     guarded: bool
     local_size: Local
-    vec_c: Vector = 1
+    vec_c: Channels = 1
     local_c: Local = 16
     rounds: Parts = 1
 
@@ -79,21 +85,27 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         if reason := layout_conflict(problem, self, DEFAULT, of_pixels=OF_PIXELS):
             return reason
+        if self.in_rows(problem):
+            return self._blocks_why_not(problem) or self._rows_why_not(problem)
         if problem.layout == "nhwc":
             return self._blocks_why_not(problem) or self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        kernel = KERNELS[problem.layout]
-        frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
-        return Needs((frame,), sizes_of(_packing(problem, self)))
+        frame = Frame(self.kernel(problem), self.local_sizes(problem), self.local_bytes(problem))
+        return Needs((frame,), sizes_of(packing_of(problem, self)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, whose window lies in private memory."""
         rows, cols = phases(problem)
         used = covered((rows[0].results, self.patch_h), (cols[0].results, self.patch_w))
         taps = problem.kernel_h * problem.kernel_w
+        if self.in_rows(problem):
+            sums, taps = len(cols) * self.patch_w, problem.kernel_w
+            read = window(cols, self.patch_w).elements
+            used = covered((problem.in_channels, self.vec_c))
+            return Registers(self.vec_c, sums, 2, self.patch_w * taps, read + taps, 0, used)
         if problem.layout == "nhwc":
             sums = len(rows) * self.patch_h * len(cols) * self.patch_w
             read = window(rows, self.patch_h).elements * window(cols, self.patch_w).elements
@@ -105,6 +117,16 @@ class Config(BaseConfig):
         sums = len(rows) * self.patch_h * len(cols) * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, sums, 2, sums * taps, sums * taps, taps, used)
+
+    def kernel(self, problem: ConvProblem) -> str:
+        """Return the name of the kernel, and of its template."""
+        if problem.layout == "nchw":
+            return PLANES
+        return ROWS if self.in_rows(problem) else PIXELS
+
+    def in_rows(self, problem: ConvProblem) -> bool:
+        """Say whether a work-item sums rows of results, of packed weights, and copies nothing."""
+        return problem.layout == "nhwc" and self.vec_c >= ROW_LANES and self.local_c == 1
 
     def in_blocks(self, problem: ConvProblem) -> bool:
         """Say whether a work-group has a block of channels."""
@@ -130,11 +152,18 @@ class Config(BaseConfig):
             return f"rounds={self.rounds} needs blocks of channels; with local_c=1 use 1"
         if self.local_size % self.local_c:
             return f"local_c={self.local_c} does not divide local_size={self.local_size}"
+        if self.local_c > 1 and self.vec_c not in VECTOR_WIDTHS:
+            return f"vec_c={self.vec_c} is no OpenCL vector width, which blocks of channels need"
         if self.local_c > 1 and problem.in_channels % self.vec_c:
             return (
                 f"vec_c={self.vec_c} does not divide {problem.in_channels} channels, which blocks "
                 f"of local_c={self.local_c} need; use local_c=1"
             )
+        return None
+
+    def _rows_why_not(self, problem: ConvProblem) -> str | None:
+        if (count := written(problem, self.patch_w)) > MAX_TEXT:
+            return f"{count} multiply-adds would be written out; at most {MAX_TEXT} are"
         return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
@@ -208,7 +237,10 @@ def _pixels_on_cpu(problem: ConvProblem, limits: Limits) -> list[Config]:
             return replace(DEFAULT, patch_h=h, patch_w=w, local_size=64, local_c=16)
         return _vectors_on_cpu(problem, limits, h, w, vec)
 
-    patches = pixel_patches(problem, lambda *hw: of(*hw).why_not(problem, limits) is None)
+    if vec >= ROW_LANES:
+        patches = row_patches(problem, limits, vec)
+    else:
+        patches = pixel_patches(problem, lambda *hw: of(*hw).why_not(problem, limits) is None)
     return [of(*patch) for patch in patches]
 
 
@@ -223,7 +255,7 @@ def _vectors_on_cpu(
         DEFAULT, patch_h=patch_h, patch_w=patch_w, vec_c=vec, local_c=1, local_size=LOCAL_SIZES[0]
     )
     vectors = problem.batch * ceil_div(problem.in_channels, vec)
-    items = vectors * prod(_patches(problem, config))
+    items = vectors * prod(patches_of(problem, config))
     if items < LOCAL_SIZES[0] * GROUPS_PER_CORE * limits.compute_units:
         return replace(config, local_size=LOCAL_SIZES[1])
     return config
@@ -245,7 +277,7 @@ def _in_blocks(
 
 def _blocks(problem: ConvProblem, config: Config) -> tuple[int, int]:
     """Return the work-groups along channels and patches, where groups have blocks of channels."""
-    patches = problem.batch * prod(_patches(problem, config))
+    patches = problem.batch * prod(patches_of(problem, config))
     local_c, local_p, _ = config.local_sizes(problem)
     return (
         ceil_div(problem.in_channels // config.vec_c, local_c),
@@ -253,25 +285,19 @@ def _blocks(problem: ConvProblem, config: Config) -> tuple[int, int]:
     )
 
 
-def _packing(problem: ConvProblem, config: Config) -> list[Packing]:
-    """Return how weights are packed; none: they are read as they lie, or from local memory."""
-    packs = config.vec_c >= PACKED_LANES and not config.in_blocks(problem)
-    return [packed_taps(problem, config.vec_c)] if packs else []
-
-
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return a launch that packs weights, where that pays, and one for all correlations."""
-    packed = _packing(problem, config)
+    packed = packing_of(problem, config)
     weights, read, written = operands(problem)
-    pixels = problem.layout == "nhwc"
+    pixels, kernel = problem.layout == "nhwc", config.kernel(problem)
     rows, cols = phases(problem)
-    bands, columns = _patches(problem, config)
+    bands, columns = patches_of(problem, config)
     given = parted(problem, {"BATCH": problem.batch}, GROWING).given
 
     @LazyText
     def text() -> str:
         return render(
-            KERNELS[problem.layout],
+            kernel,
             patch_h=config.patch_h,
             patch_w=config.patch_w,
             local_size=config.local_size,
@@ -279,7 +305,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             store_w=cols[0].store_step,
             given=tuple(given),
             **epilogue(problem, "out"),
-            **(_pixels if pixels else _planes)(problem, config),
+            **TEXTS[kernel](problem, config),
         )
 
     local = config.local_sizes(problem)
@@ -293,7 +319,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         global_size = (round_up(images * bands * columns, config.local_size), 1, 1)
     launch = Launch(
         text=text,
-        kernel=KERNELS[problem.layout],
+        kernel=kernel,
         global_size=global_size,
         local_size=local,
         args=(
@@ -305,78 +331,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         ),
         local_bytes=config.local_bytes(problem),
     )
-    return Plan((*(pack_lanes(one, config.vec_c) for one in packed), launch), sizes_of(packed))
-
-
-def _patches(problem: ConvProblem, config: Config) -> tuple[int, int]:
-    """Return how many patches lie in a column and in a row of results."""
-    rows, cols = phases(problem)
-    bands = ceil_div(rows[0].results, config.patch_h)
-    return bands, ceil_div(cols[0].results, config.patch_w)
-
-
-def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
-    """Return what the text for images in planes depends on."""
-    rows, cols = phases(problem)
-    return {
-        "preamble": f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
-        "sizes": parted(problem, _plane_sizes(problem, config), GROWING).text,
-        "blocks": () if config.guarded else blocks(cols, config.patch_w, config.vec),
-        "rows": [taps_of(axis, window(rows, config.patch_h)) for axis in rows],
-        "cols": [taps_of(axis, window(cols, config.lanes)) for axis in cols],
-        "vec": config.vec,
-        "guarded": config.guarded,
-        "step_w": cols[0].step,
-        "written_w": cols[0].written,
-        "elem_bytes": 2 if STORED[problem.dtype] != "float" else 4,
-        "results": Row(config.patch_w, config.vec, cols[0].store_step, problem.residual),
-    }
-
-
-def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
-    part, (all_rows, all_cols) = correlations(problem)[0], phases(problem)
-    rows, cols = window(all_rows, config.patch_h), window(all_cols, config.lanes)
-    bands, columns = _patches(problem, config)
-    return {
-        "BATCH": part.batch, "GROUPS": part.groups, "CHANNELS": part.channels,
-        "DEPTH": part.depth, "READ_H": part.rows.read, "READ_W": part.cols.read,
-        "WRITTEN_H": part.rows.written, "WRITTEN_W": part.cols.written,
-        "STEP_H": part.rows.step, "STEP_W": part.cols.step, "KERNEL_W": part.kernel_w,
-        "WEIGHT_OUT": part.weight_out, "WEIGHT_IN": part.weight_in,
-        "WEIGHT_GROUP": part.weight_group,
-        "WINDOW_H": rows.elements,
-        "WINDOW_W": ceil_div(cols.elements, part.cols.step),
-        "WINDOW_ELEMENTS": window(all_cols, config.patch_w).elements,
-        "WINDOW_FIRST_H": rows.first, "WINDOW_FIRST_W": cols.first,
-        "COLUMNS": columns, "BANDS": bands,
-    }  # fmt: skip
-
-
-def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
-    """Return what the text for images in channels_last depends on."""
-    rows, cols = phases(problem)
-    down, across = window(rows, config.patch_h), window(cols, config.patch_w)
-    bands, columns = _patches(problem, config)
-    sizes = {
-        "BATCH": problem.batch, "CHANNELS": problem.in_channels, "COLUMNS": columns,
-        "BANDS": bands, "TAPS": problem.kernel_h * problem.kernel_w,
-        "READ_H": rows[0].read, "READ_W": cols[0].read,
-        "WRITTEN_H": rows[0].written, "WRITTEN_W": cols[0].written,
-        "STEP_H": rows[0].step, "STEP_W": cols[0].step,
-        "WINDOW_H": down.elements, "WINDOW_W": across.elements,
-        "WINDOW_FIRST_H": down.first, "WINDOW_FIRST_W": across.first,
-    }  # fmt: skip
-    return {
-        "preamble": dtype_preamble(problem.dtype),
-        "sizes": parted(problem, sizes, GROWING).text,
-        "rows": [taps_of(axis, down) for axis in rows],
-        "cols": [taps_of(axis, across) for axis in cols],
-        "vec": config.vec_c,
-        "packed": sum(one.tile for one in _packing(problem, config)),
-        "last": last_vector(problem.in_channels, config.vec_c),
-        "local_c": config.local_c,
-        "rounds": config.rounds,
-        "kernel_w": problem.kernel_w,
-        "looped": config.is_looped(problem),
-        "step_w": cols[0].step,
-    }  # fmt: skip
+    return Plan(
+        (*(pack_lanes(one, min(config.vec_c, VECTOR_WIDTHS[-1])) for one in packed), launch),
+        sizes_of(packed),
+    )

@@ -19,7 +19,6 @@ sizes               names and values of the correlations' and the window's sizes
 given               names of sizes that are arguments, since the batch is free
 patch_h, patch_w    results per work-item and phase
 vec                 channels per work-item, `vec_c`
-packed              neighbouring channels of a tap in packed weights, which are fp32; 0: they lie as given
 last                (first lane, width) of each store of a last vector that overlaps; none: all are alike
 local_size          work-items per group
 local_c, rounds     work-items along channels, and patches of each work-item; 1 of each: weights are
@@ -47,8 +46,6 @@ bias, residual      add bias[channel], and what lies as the output does
     staged = local_c > 1
     local_p = local_size // local_c
     def tap(at):
-        if packed:
-            return f"vload{vec}(0, weights + {at} * {packed})"
         if staged:
             return f"*(__local const {vf} *)(filters + {at} * PITCH)"
         return vector_of(f"LOAD1(weights + {v} * TAPS + {at})" for v in range(vec))
@@ -84,7 +81,7 @@ ${activation}
 __kernel __attribute__((reqd_work_group_size(${f"{local_c}, {local_p}, 1" if staged else f"{local_size}, 1, 1"})))
 void depthwise_pixels(
     __global const elem_t *restrict in, const long offset_in,
-    __global const ${"float" if packed else "elem_t"} *restrict weights, const long offset_weights,
+    __global const elem_t *restrict weights, const long offset_weights,
 ${term_parameters}\
     __global elem_t *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
@@ -134,7 +131,7 @@ ${term_parameters}\
     const long corner = ((long)image * READ_H + h0) * READ_W + w0;
 % if not staged:
     in += offset_in + channel;
-    weights += offset_weights + channel${"" if packed > vec else " * TAPS"};
+    weights += offset_weights + channel * TAPS;
 % endif
 
     ${vf} window[WINDOW_H][WINDOW_W];

@@ -1,32 +1,43 @@
 """Gradient of a depthwise convolution's weights: groups equal the input channels.
 
-In planes, lanes lie along a row; in channels_last they are channels. `depthwise` computes the
-forward and backward-data directions.
+In planes, lanes lie along a row. In channels_last they are channels: of vectors on processors
+(`depthwise_rows_weights`), of work-items on GPUs (`depthwise_pixels_weights`). `depthwise` computes
+the forward and backward-data directions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from oclgen.families.conv.correlation import Correlation, windows
-from oclgen.families.depthwise.guessed import pixel_slices, plane_guesses
+from oclgen.families.conv.correlation import windows
+from oclgen.families.depthwise.depthwise_weights_kernels import (
+    GROWING,
+    KERNEL_OF_PLANES,
+    PIXELS,
+    ROWS,
+    TEXTS,
+    met,
+    patches_of,
+)
+from oclgen.families.depthwise.guessed import plane_guesses, weight_patches
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
     MAX_WINDOW,
-    blocks,
+    ROW_LANES,
     channel_vectors,
     is_depthwise,
     layout_conflict,
     pixel_lanes,
     window,
 )
+from oclgen.families.depthwise.strips import strips
 from oclgen.families.parts.growing import parted
 from oclgen.families.parts.planes import PLANES, planes_space, sum_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
-from oclgen.parameters import Item, Local, Parts, Vector
+from oclgen.parameters import Channels, Item, Local, Parts, Vector
 from oclgen.plan import (
     Frame,
     Launch,
@@ -41,26 +52,22 @@ from oclgen.plan import (
 )
 from oclgen.problem import ConvProblem, Problem
 from oclgen.registers import Registers, covered
-from oclgen.render import dtype_preamble, render
+from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
 NAME = "depthwise_weights"
-KERNELS = {"nchw": NAME, "nhwc": "depthwise_pixels_weights"}
-"""Kernel and template by layout."""
 
 OF_PLANES, OF_PIXELS = ("vec", "guarded", "local_k"), ("vec_c", "local_c")
 """Parameters that one layout alone uses."""
 MAX_TAPS = 64
 """Taps of a work-item, each of which has an accumulator of its own."""
-GROWING = ("PATCHES", "PATCHES_PER_PLANE")
-"""Sizes that grow with the batch: arguments, where it is free."""
 ALL_ROWS = 64
 """`tap_rows` of a work-item with all taps: kernels have no more rows."""
 LANES = 16
 """Work-items along channels of which a processor's compiler makes vectors."""
 GROUPS_PER_UNIT = 8
 """Work-groups that hide each other's latency on a unit of a GPU."""
-GROUPS_PER_CORE, WIDE = 4, range(5, 9)
-"""Work-groups that keep a core of a processor busy, and columns of a wide patch there."""
+GROUPS_PER_CORE = 4
+"""Work-groups that keep a core of a processor busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class Config(BaseConfig):
     local_size: Local
     local_k: Local
     split: Parts
-    vec_c: Vector = 1
+    vec_c: Channels = 1
     local_c: Local = 16
     tap_rows: Item = ALL_ROWS
 
@@ -89,8 +96,10 @@ class Config(BaseConfig):
             return reason
         if reason := self._sharing_why_not(problem) or self._taps_why_not(problem):
             return reason
-        if not 1 <= self.split <= (count := patches(problem, self)):
+        if not 1 <= self.split <= (count := patches_of(problem, self)):
             return f"split={self.split}, but there are only {count} patches to be split"
+        if self.in_rows(problem):
+            return self._rows_why_not(problem)
         if problem.layout == "nhwc":
             return self._pixels_why_not(problem, limits)
         return self._patch_why_not(problem)
@@ -117,14 +126,20 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        kernel = KERNELS[problem.layout]
-        frame = Frame(kernel, self.local_sizes(problem), self.local_bytes(problem))
+        frame = Frame(self.kernel(problem), self.local_sizes(problem), self.local_bytes(problem))
         return Needs((frame,), planes_space(problem, self.split))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, each with sums of its own."""
         part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
         used = covered((part.rows.results, self.patch_h), (part.cols.results, self.patch_w))
+        if self.in_rows(problem):
+            sums, read = part.cols.taps, window((part.cols,), self.patch_w).elements
+            lanes = covered((problem.in_channels, self.vec_c))
+            results = self.patch_w
+            return Registers(
+                self.vec_c, sums, results + 1, results * sums, read + results, 0, lanes
+            )
         if problem.layout == "nhwc":
             rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
             results = self.patch_h * self.patch_w
@@ -137,6 +152,17 @@ class Config(BaseConfig):
         results = self.patch_h * self.lanes // self.vec
         used *= self.patch_w / self.lanes
         return Registers(self.vec, taps, 2, results * taps, results * (taps + 1), 0, used)
+
+    def kernel(self, problem: ConvProblem) -> str:
+        """Return the name of the kernel, and of its template."""
+        if problem.layout == "nchw":
+            return KERNEL_OF_PLANES
+        return ROWS if self.in_rows(problem) else PIXELS
+
+    def in_rows(self, problem: ConvProblem) -> bool:
+        """Say whether a work-item, alone in its group, sums rows of pixels and copies nothing."""
+        is_alone = self.local_size == self.local_c == 1
+        return problem.layout == "nhwc" and self.vec_c >= ROW_LANES and is_alone
 
     def local_sizes(self, problem: ConvProblem) -> tuple[int, int, int]:
         """Return the work-items of a group; in channels_last, along channels and patches."""
@@ -151,9 +177,16 @@ class Config(BaseConfig):
         vector of sums.
         """
         if problem.layout == "nhwc":
-            return 4 * self.vec_c * self.local_size
+            return 0 if self.in_rows(problem) else 4 * self.vec_c * self.local_size
         taps = self.rows_of(problem) * problem.kernel_w
         return 4 * self.local_size * taps if self.local_k > 1 else 0
+
+    def _rows_why_not(self, problem: ConvProblem) -> str | None:
+        cols = windows(problem).cols
+        count = len(strips((cols,), self.patch_w)) * self.patch_w * cols.taps
+        if count > MAX_TEXT:
+            return f"{count} multiply-adds would be written out; at most {MAX_TEXT} are"
+        return None
 
     def _patch_why_not(self, problem: ConvProblem) -> str | None:
         part = met(problem, self)
@@ -168,6 +201,8 @@ class Config(BaseConfig):
         return None
 
     def _pixels_why_not(self, problem: ConvProblem, limits: Limits) -> str | None:
+        if self.vec_c not in VECTOR_WIDTHS:
+            return f"vec_c={self.vec_c} needs a work-item alone; use local_size=1, local_c=1"
         part, taps = met(problem, self), self.rows_of(problem) * problem.kernel_w
         rows, cols = window((part.rows,), self.patch_h), window((part.cols,), self.patch_w)
         results = self.patch_h * self.patch_w
@@ -235,12 +270,15 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     if limits.kind == "cpu" and vec == 1:  # the compiler makes a vector of the work-items
         shapes, tried = ((2, 4), (1, 4), (4, 4)), [(LANES, split) for split in (8, 2)]
     elif limits.kind == "cpu":
-        # planes that give cores work, and slices that caches hold
-        wide = min(WIDE, key=lambda width: (-problem.out_w % width, -width))
-        shapes = ((1, 4), (2, 4), (1, wide))
         vectors = ceil_div(problem.in_channels, vec)
-        split = _ceil_power(ceil_div(GROUPS_PER_CORE * limits.compute_units, vectors))
-        tried = [(1, max(split, each)) for each in dict.fromkeys((pixel_slices(problem), 8))]
+        least = _ceil_power(ceil_div(GROUPS_PER_CORE * limits.compute_units, vectors))
+        return [
+            replace(
+                DEFAULT, patch_h=h, patch_w=w, local_size=1, split=max(slices, least), vec_c=vec,
+                local_c=1,
+            )
+            for h, w, slices in weight_patches(problem)
+        ]  # fmt: skip
     else:
         shapes = ((2, 4), (1, 4), (1, 2), (4, 4))
         split = _fill(limits, ceil_div(problem.in_channels, 32 * vec))
@@ -257,7 +295,7 @@ def _pixel_guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 def _within_patches(problem: ConvProblem, config: Config) -> Config:
     """Return the config with no more planes than there are patches to be split."""
-    most = 1 << (patches(problem, config).bit_length() - 1)
+    most = 1 << (patches_of(problem, config).bit_length() - 1)
     return replace(config, split=most) if config.split > most else config
 
 
@@ -275,30 +313,23 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     return sum_planes(problem, config.split).behind(_launch(problem, config))
 
 
-def patches(problem: ConvProblem, config: Config) -> int:
-    """Return how many patches of y a channel has in all images."""
-    bands = ceil_div(problem.out_h, config.patch_h)
-    return problem.batch * bands * ceil_div(problem.out_w, config.patch_w)
-
-
 def _launch(problem: ConvProblem, config: Config) -> Launch:
     pixels, local = problem.layout == "nhwc", config.local_sizes(problem)
-    parts, count = ceil_div(problem.kernel_h, config.rows_of(problem)), patches(problem, config)
+    parts, count = ceil_div(problem.kernel_h, config.rows_of(problem)), patches_of(problem, config)
     counts = {"PATCHES": count, "PATCHES_PER_PLANE": ceil_div(count, config.split)}
     given = parted(problem, counts, GROWING).given
 
     @LazyText
     def text() -> str:
         return render(
-            KERNELS[problem.layout],
+            config.kernel(problem),
             preamble=dtype_preamble(problem.dtype),
             patch_h=config.patch_h,
             patch_w=config.patch_w,
-            local_k=local[1] if pixels else config.local_k,
             split=config.split,
             parts=parts,
             given=tuple(given),
-            **(_pixels if pixels else _planes)(problem, config),
+            **TEXTS[config.kernel(problem)](problem, config),
         )
 
     if pixels:
@@ -309,7 +340,7 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         global_size = (round_up(items, config.local_size), 1, 1)
     return Launch(
         text=text,
-        kernel=KERNELS[problem.layout],
+        kernel=config.kernel(problem),
         global_size=global_size,
         local_size=local,
         args=(
@@ -320,80 +351,3 @@ def _launch(problem: ConvProblem, config: Config) -> Launch:
         ),
         local_bytes=config.local_bytes(problem),
     )
-
-
-def met(problem: ConvProblem, config: Config) -> Correlation:
-    """Return the forward correlation of the taps of a work-item, the first ones."""
-    part = windows(problem)
-    return replace(part, rows=replace(part.rows, taps=config.rows_of(problem)))
-
-
-def _planes(problem: ConvProblem, config: Config) -> dict[str, Any]:
-    """Return what the text for images in planes depends on."""
-    part = met(problem, config)
-    step = part.cols.step
-    reach = ceil_div(window((part.cols,), config.lanes).elements, step)
-    offsets = [tap * part.cols.tap_step for tap in range(part.cols.taps)]
-    return {
-        "sizes": parted(problem, _plane_sizes(problem, config), GROWING).text,
-        "blocks": () if config.guarded else blocks((part.cols,), config.patch_w, config.vec),
-        "taps": [at % step * reach + at // step for at in offsets],
-        "taps_h": part.rows.taps,
-        "all_taps": problem.kernel_h * problem.kernel_w,
-        "step_w": step,
-        "ends_h": part.rows.results % config.patch_h > 0,
-        "ends_w": part.cols.results % config.patch_w > 0 or config.patch_w % config.vec > 0,
-        "vec": config.vec,
-        "guarded": config.guarded,
-        "local_size": config.local_size,
-    }
-
-
-def _plane_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
-    part, count = met(problem, config), patches(problem, config)
-    rows, cols = part.rows, part.cols
-    return {
-        "GROUPS": part.groups, "CHANNELS": part.channels,
-        "RESULTS_H": rows.results, "RESULTS_W": cols.results,
-        "READ_H": rows.read, "READ_W": cols.read, "STEP_H": rows.step, "STEP_W": cols.step,
-        "TAP_STEP_H": rows.tap_step, "COLUMNS": ceil_div(cols.results, config.patch_w),
-        "BANDS": ceil_div(rows.results, config.patch_h),
-        "PATCHES": count, "PATCHES_PER_PLANE": ceil_div(count, config.split),
-        "WINDOW_H": window((rows,), config.patch_h).elements,
-        "WINDOW_W": ceil_div(window((cols,), config.lanes).elements, cols.step),
-        "WINDOW_ELEMENTS": window((cols,), config.patch_w).elements,
-        "WINDOW_FIRST_H": rows.origin, "WINDOW_FIRST_W": cols.origin,
-    }  # fmt: skip
-
-
-def _pixels(problem: ConvProblem, config: Config) -> dict[str, Any]:
-    """Return what the text for images in channels_last depends on."""
-    return {
-        "sizes": parted(problem, _pixel_sizes(problem, config), GROWING).text,
-        "vec": config.vec_c,
-        "shared": -problem.in_channels % config.vec_c,
-        "whole": problem.out_h % config.patch_h == problem.out_w % config.patch_w == 0,
-        "local_c": config.local_sizes(problem)[0],
-        "all_rows": problem.kernel_h,
-    }
-
-
-def _pixel_sizes(problem: ConvProblem, config: Config) -> dict[str, int]:
-    part, count = met(problem, config), patches(problem, config)
-    sizes = {
-        "CHANNELS": problem.in_channels, "PATCHES": count,
-        "PATCHES_PER_PLANE": ceil_div(count, config.split),
-        "COLUMNS": ceil_div(problem.out_w, config.patch_w),
-        "BANDS": ceil_div(problem.out_h, config.patch_h),
-    }  # fmt: skip
-    axes = (("H", part.rows, config.patch_h), ("W", part.cols, config.patch_w))
-    for letter, axis, results in axes:
-        sizes |= {
-            f"{name}_{letter}": value
-            for name, value in (
-                ("RESULTS", axis.results), ("READ", axis.read), ("STEP", axis.step),
-                ("TAPS", axis.taps), ("TAP_STEP", axis.tap_step), ("ORIGIN", axis.origin),
-                ("WINDOW", window((axis,), results).elements),
-            )
-        }  # fmt: skip
-    return sizes

@@ -10,10 +10,16 @@ from itertools import islice
 from math import prod
 
 from oclgen.families.conv.correlation import Axis, windows
-from oclgen.families.depthwise.patches import Phases, has_long_text, phases, window
-from oclgen.families.parts.caches import LINE, are_held, slices_held
+from oclgen.families.depthwise.patches import (
+    Phases,
+    has_long_text,
+    has_words,
+    phases,
+    window,
+)
+from oclgen.families.parts.caches import LINE, are_held
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div
+from oclgen.plan import ceil_div, even_part
 from oclgen.problem import DTYPES, ConvProblem
 
 HEIGHTS, WIDTHS, MOST_RESULTS = range(2, 9), range(4, 9), 49
@@ -21,6 +27,12 @@ HEIGHTS, WIDTHS, MOST_RESULTS = range(2, 9), range(4, 9), 49
 LOOPED_WIDTHS, MOST_LOOPED = range(4, 13), 96
 """The same where rows of taps are a loop. Many taps pay for a window whose pixels share few sets of
 the cache: of 9x9 and 512 channels, 8x9 took 0.55 of the time of 4x4."""
+ROW_SUMS = {True: 16, False: 8}
+"""Vectors of sums of a row of results, by whether a processor has 32 registers or 16."""
+MOST_ROWS, ENOUGH = 56, 16
+"""Rows of results of a work-item at most, and work-items that a core has at least."""
+WEIGHT_ROWS, WEIGHT_PIXELS = (4, 2), 8
+"""Rows and columns of y in a patch of a gradient of weights: a row stays in registers."""
 SUMS = 8
 """Sums of a row below which a loop's multiply-adds wait for each other: two begin in each cycle,
 and each takes four."""
@@ -42,9 +54,10 @@ FEW_HELD = 80
 GUESSED = 3
 """Patches that are guessed for a processor. Of six, the first one reached 0.94 of the best's speed
 with AVX-512 and 0.91 with AVX2, the model's choice 0.91 and 0.85."""
-MOST_SLICES, PLANE_PART = 32, 32
-"""Slices of a gradient of weights, and bytes that are read for each byte of their planes: fewer do
-not pay for these."""
+SLICE_BYTES, MOST_SLICES = 2**21, 16
+"""Bytes of the images of a slice of a gradient of weights, and slices at most. 1024 channels of
+161x14, 37 MB in bf16, took 4.5 ms in 16 slices and 5.2 in one; 512 of 13x13, 11 MB, 0.24 in one and
+0.28 in 16 (one core of a Zen 5)."""
 SMALL = 16
 """Results of a patch that may be guessed however few sets of the cache its pixels share."""
 
@@ -85,6 +98,29 @@ def pixel_patches(
     return list(islice(held, GUESSED))
 
 
+def row_patches(problem: ConvProblem, limits: Limits, vec: int) -> list[tuple[int, int]]:
+    """Return patches (rows, columns) for a processor that sums rows of results, best guess first.
+
+    Columns are as many as have their sums in registers. Rows are as many as leave each core some
+    work-groups: a work-item begins with its weights, and meets lines again that it has read. 56
+    rows took 0.9 of the time of 14 (144 channels of 56x56).
+
+    Args:
+        problem: in channels_last.
+        limits: of the device: its registers and cores count.
+        vec: channels of a work-item.
+    """
+    rows, cols = phases(problem)
+    sums = ROW_SUMS[limits.has_32_vectors] // (2 if has_words(problem, vec) else 1)
+    most_w = max(sums // len(cols), 1)
+    wide, narrow = (even_part(cols[0].results, most) for most in (most_w, max(most_w // 2, 1)))
+    vectors = problem.batch * ceil_div(problem.in_channels, vec)
+    enough = ceil_div(ENOUGH * limits.compute_units, vectors * ceil_div(cols[0].results, wide))
+    most_h = min(MOST_ROWS, max(rows[0].results // enough, 1))
+    high, low = (even_part(rows[0].results, most) for most in (most_h, max(most_h // 2, 1)))
+    return list(dict.fromkeys(((high, wide), (high, narrow), (low, wide))))
+
+
 def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
     """Say whether a processor's nearest cache holds what such a patch reads, and what it writes.
 
@@ -92,7 +128,7 @@ def _is_held(problem: ConvProblem, patch_h: int, patch_w: int) -> bool:
     channels of 7x7, patches of 7x7 took 1.3 to 1.7 times as long as of 4x4. So do rows: of 64
     channels, 32 columns wide, 16 rows took 1.8 times as long as 4.
     """
-    rows, cols = phases(problem)
+    rows, cols = result_axes(problem)
     pixel = DTYPES[problem.dtype] * problem.in_channels
     areas = (
         (window(rows, patch_h).elements, window(cols, patch_w).elements, cols[0].read),
@@ -155,13 +191,20 @@ def result_axes(problem: ConvProblem) -> Phases:
     return Phases((part.rows,), (part.cols,))
 
 
-def pixel_slices(problem: ConvProblem) -> int:
-    """Return the slices of a gradient of weights in channels_last, which a processor's caches hold.
+def weight_patches(problem: ConvProblem) -> list[tuple[int, int, int]]:
+    """Return (rows, columns, slices) of a gradient of weights by rows of y, best guess first.
 
-    50 images of 14x14 with 128 channels took 0.75 ms in 32 slices and 1.07 in one (one core).
+    A patch is met by each row of taps, so it is as high as the nearest cache holds. Slices cost a
+    sum, and pay for images that no cache holds: all work-items read the pages of a slice before
+    those of the next one.
+
+    Args:
+        problem: in channels_last.
     """
-    plane = 4 * PLANE_PART * prod(problem.buffers["w"])
-    return slices_held(problem.bytes, min(problem.bytes // plane, MOST_SLICES))
+    wide = even_part(problem.out_w, WEIGHT_PIXELS)
+    high = next((h for h in WEIGHT_ROWS if _is_held(problem, h, wide)), 1)
+    slices = 1 << max(min(problem.bytes // SLICE_BYTES, MOST_SLICES), 1).bit_length() - 1
+    return list(dict.fromkeys(((high, wide, slices), (1, wide, slices), (high, wide, 1))))
 
 
 def held(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
