@@ -98,7 +98,7 @@ class Config(BaseConfig):
 
     def tiled(self, problem: ConvProblem) -> GemmProblem:
         """Return the implicit product, its rows pixels in channels_last."""
-        return replace(_product(problem), batch=parts.products(problem))
+        return _products(problem)
 
     def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
         """Return this config with the slices of the reduction that `problem` wants.
@@ -196,7 +196,7 @@ def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the copies of images and weights, the product, and the sum of its planes, if any."""
-    launches = [launch for image in parts.images(problem) for launch in image.launches()]
+    launches = [*parts.copies(problem)]
     if problem.direction == "bwd_weights":
         launches += [_of_weights(problem, config), parts.sum_weights(problem, config.split_k)]
     else:
@@ -208,6 +208,12 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 _product = lru_cache(maxsize=256)(parts.product)
+
+
+@lru_cache(maxsize=64)
+def _products(problem: ConvProblem) -> GemmProblem:
+    """Return the implicit product of all groups."""
+    return replace(_product(problem), batch=parts.products(problem))
 
 
 def _weights_layout(problem: ConvProblem, config: Config) -> Layout:
