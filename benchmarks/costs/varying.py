@@ -4,19 +4,24 @@
 
 All columns are of the steps after the first `SETTLING`, which meet most sizes of a network:
 `built` is the number of programs that were built; `grown` how much the host memory in use grew at
-most; `median` and `p95` are wall times of a step. `known` is p95 / median where all sizes are
-known: the last steps run three times more, and only the third time counts. The part of `p95` above
-it is the cost of new sizes.
+most; `median` and `p95` are wall times of a step, `ratio` is p95 / median. `known` is that where
+all sizes are known: the last steps run three times more, and only the third time counts.
+
+Work grows with its size, so part of `ratio` are the sizes themselves. torch's own CPU makes the
+same steps, by turns of `TURN` steps: `torch` is its median, `torch_ratio` its p95 / median, and
+`of_median`, `of_p95` and `of_worst` are our times over its, of the median, of p95 and of the
+slowest step. `first` and `later` are the mean of our time over its at the sizes of steps that meet
+a size for the first time, and at those of all others.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from math import nan
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from time import perf_counter
 from typing import NamedTuple
 
@@ -28,6 +33,8 @@ from oclgen.opencl.device import devices
 
 SETTLING = 50
 """Steps at the beginning whose programs and memory are not counted."""
+TURN = 100
+"""Steps of a turn: threads of torch's wait a little for more work, in the first step of ours."""
 AGAIN = 100
 """Steps that are made again, to tell what sizes cost that are known."""
 MIB = 2**20
@@ -60,6 +67,13 @@ class Row(NamedTuple):
     p95: float
     ratio: float
     known: float
+    torch: float
+    torch_ratio: float
+    of_median: float
+    of_p95: float
+    of_worst: float
+    first: float
+    later: float
 
 
 class Words(nn.Module):
@@ -126,11 +140,11 @@ def main(
         seed: draws sizes, weights and batches.
         kept: a file of JSON that the rows are written to.
     """
-    print("  ".join(f"{name:>11}" for name in Row._fields))
+    print(" ".join(f"{name:>11}" for name in Row._fields))
     rows = []
     for name in names:
         rows.append(row := measured(name, torch.device(device), steps, seed))
-        print("  ".join(f"{_shown(value):>11}" for value in row), flush=True)
+        print(" ".join(f"{_shown(value):>11}" for value in row), flush=True)
     if kept is not None:
         kept.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
     return rows
@@ -153,23 +167,48 @@ def measured(name: str, device: torch.device, steps: int, seed: int) -> Row:
     torch.manual_seed(seed)
     case, draw = CASES[name], random.Random(seed)
     sizes = [case.draw(draw) for _ in range(steps)]
-    step = _training(case, device)
+    step, theirs = _training(case, device), _training(case, torch.device("cpu"))
     built = _count_builds()
-    times = list(islice(_timed(step, sizes), SETTLING))
+    for one in (step, theirs):
+        list(_timed(one, sizes[:SETTLING]))
     first, before = built(), resident()
     most = before
-    for at, time in enumerate(_timed(step, sizes[SETTLING:])):
-        times.append(time)
-        if at % 10 == 0:
-            most = max(most, resident())
+    counted: list[float] = []
+    torchs: list[float] = []
+    for begin in range(SETTLING, steps, TURN):
+        turn = sizes[begin : begin + TURN]
+        torchs += _timed(theirs, turn)
+        for at, time in enumerate(_timed(step, turn)):
+            counted.append(time)
+            if at % 10 == 0:
+                most = max(most, resident())
     most = max(most, resident())
-    counted = times[SETTLING:]
     again = [list(_timed(step, sizes[-AGAIN:])) for _ in range(3)][-1]
     return Row(
         name, steps, seed, len(set(sizes)), first, built() - first, (most - before) / MIB,
-        median(counted), _p95(counted), _p95(counted) / median(counted),
-        _p95(again) / median(again),
+        median(counted), _p95(counted), _ratio(counted), _ratio(again),
+        median(torchs), _ratio(torchs), median(counted) / median(torchs),
+        _p95(counted) / _p95(torchs), max(counted) / max(torchs),
+        *_by_news(sizes, counted, torchs),
     )  # fmt: skip
+
+
+def _by_news(
+    sizes: Sequence[Size], ours: Sequence[float], torchs: Sequence[float]
+) -> tuple[float, float]:
+    """Return the mean of our time over torch's at first meetings of a size, and at all others.
+
+    Args:
+        sizes: of all steps, those of `SETTLING` among them.
+        ours: milliseconds of the steps behind these.
+        torchs: the same of torch's own.
+    """
+    met, ratios = set(sizes[:SETTLING]), ([], [])
+    for size, our, their in zip(sizes[SETTLING:], ours, torchs, strict=True):
+        ratios[size in met].append(our / their)
+        met.add(size)
+    first, later = (fmean(found) if found else nan for found in ratios)
+    return first, later
 
 
 def _training(case: Case, device: torch.device) -> Callable[[Size], None]:
@@ -183,7 +222,8 @@ def _training(case: Case, device: torch.device) -> Callable[[Size], None]:
         optimizer.zero_grad()
         loss_of(network(inputs), targets).backward()
         optimizer.step()
-        ocl.synchronize()
+        if device.type == "ocl":
+            ocl.synchronize()
 
     return step
 
@@ -212,8 +252,12 @@ def resident() -> int:
     return pages * 4096
 
 
-def _p95(times: list[float]) -> float:
+def _p95(times: Sequence[float]) -> float:
     return quantiles(times, n=20)[-1]
+
+
+def _ratio(times: Sequence[float]) -> float:
+    return _p95(times) / median(times)
 
 
 def _shown(value: object) -> str:

@@ -6,20 +6,22 @@ missing, not zero. Nothing is measured here, and no text of a kernel is rendered
 
 from __future__ import annotations
 
-from math import ceil, log2, prod
+from math import ceil, log2
 
 from oclgen.limits import Limits
 from oclgen.opencl.probe import TILES
-from oclgen.plan import Launch, Plan
+from oclgen.plan import Plan
 from oclgen.predictor import gpus
 from oclgen.predictor.processors import of_copies, of_registers, of_sizes
 from oclgen.predictor.products import (
+    Grid,
     Tiled,
     amounts_of,
     covered,
+    grid_of,
     is_predicted,
+    parameters_of,
     product_of,
-    tile_of,
     tiled,
 )
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
@@ -46,34 +48,38 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
         Exception: whatever a family raises for a config that is not valid.
     """
     plan = variant.plan(problem)
+    grid = grid_of(plan, limits)
     if limits.kind == "cpu":
-        return _on_processor(problem, variant, plan, limits)
-    tiles, main = tiled(problem, variant), _main(plan)
-    values = tiles.values if tiles.variant is variant else tiles.values | variant.values()
-    return {
-        **{f"config {name}": _number(value) for name, value in values.items()},
-        **_of_plan(problem, plan, main, limits),
-        **_of_tiles(tiles, main, limits),
-        **gpus.of_groups(problem, variant, plan, main, tiles, limits),
+        return _on_processor(problem, variant, plan, grid, limits)
+    tiles = tiled(problem, variant)
+    found = {
+        **tiles.parameters.numbers,
+        **_of_plan(problem, plan, grid, limits),
+        **_of_tiles(tiles, grid, limits),
+        **gpus.of_groups(problem, variant, plan, grid, tiles, limits),
         **gpus.of_copies(tiles),
         **gpus.of_patches(problem, variant),
         **_of_rows(problem, variant),
     }
+    return found if tiles.variant is variant else found | parameters_of(variant).numbers
 
 
-def _on_processor(problem: Problem, variant: Variant, plan: Plan, limits: Limits) -> Features:
+def _on_processor(
+    problem: Problem, variant: Variant, plan: Plan, grid: Grid, limits: Limits
+) -> Features:
     """Return the same for a processor: by the product that is computed, with registers."""
-    values, main = variant.values(), _main(plan)
+    known = parameters_of(variant)
+    values = known.values
     computed = variant.config.computed(problem)
     sizes = product_of(computed)
     registers = variant.config.in_registers(problem)
     # `out_tile` are pixels; the model was made without the tiles of `gemm_columns`
-    is_tiled = "out_tile" not in values and ("tile_n" in values or "item_n" in values)
-    tile = tile_of(variant.config) if is_tiled else (0, 0)
+    if "out_tile" in values or ("tile_n" not in values and "item_n" not in values):
+        known = known._replace(tile_m=0, tile_n=0)
     found = {
-        **{f"config {name}": _number(value) for name, value in values.items()},
-        **_of_plan(problem, plan, main, limits),
-        **_of_tiles(Tiled(sizes, variant, values, *tile, {}), main, limits),
+        **known.numbers,
+        **_of_plan(problem, plan, grid, limits),
+        **_of_tiles(Tiled(sizes, variant, known, {}), grid, limits),
         **of_sizes(sizes),
         **of_copies(problem, plan),
     }
@@ -155,55 +161,45 @@ def _of_conv(problem: ConvProblem) -> Features:
     }
 
 
-def _of_plan(problem: Problem, plan: Plan, main: Launch, limits: Limits) -> Features:
+def _of_plan(problem: Problem, plan: Plan, grid: Grid, limits: Limits) -> Features:
     flops, size = amounts_of(problem)
-    items = prod(main.local_size)
-    groups = prod(main.global_size) / items
+    main, items, groups, resident, space = grid
     units = limits.compute_units
-    resident = gpus.resident(items, main.local_bytes, limits)
-    rounds = groups / (units * resident)
+    of_unit, rounds = groups / units, groups / (units * resident)
     return {
         "launches": float(len(plan.launches)),
-        "work-items": _log(items),
-        "work-groups of a unit": _log(groups / units),
-        "part of the last round": groups / units / ceil(groups / units),
-        "full rounds": _log(rounds),
+        "work-items": log2(items),
+        "work-groups of a unit": log2(of_unit),
+        "part of the last round": of_unit / ceil(of_unit),
+        "full rounds": log2(rounds),
         "part of the last full round": rounds / ceil(rounds),
-        "local memory": _log(main.local_bytes + 1),
-        "work-items in flight": _log(min(groups * items / units, resident * items)),
-        "operations of a work-item": _log(flops / (groups * items)),
-        "operations of a work-group": _log(flops / groups),
-        "workspaces over data": _log((sum(each for _, each in plan.workspaces) + 1) / size),
+        "local memory": log2(main.local_bytes + 1),
+        "work-items in flight": log2(min(groups * items / units, resident * items)),
+        "operations of a work-item": log2(flops / (groups * items)),
+        "operations of a work-group": log2(flops / groups),
+        "workspaces over data": log2((space + 1) / size),
         "counters": float(plan.counters > 0),
     }
 
 
-def _of_tiles(tiles: Tiled, main: Launch, limits: Limits) -> Features:
+def _of_tiles(tiles: Tiled, grid: Grid, limits: Limits) -> Features:
     """Return what tiles of results waste and reuse, of families whose parameters say so."""
     m, n, _, _ = tiles.sizes
-    tile_m, tile_n = tiles.tile_m, tiles.tile_n
+    _, _, tile_m, tile_n = tiles.parameters
     if not tile_m or not tile_n:
         return {}
-    wasted = (m / covered(m, tile_m), n / covered(n, tile_n))
-    accumulators = tile_m * tile_n / prod(main.local_size)
+    used_m, used_n = m / covered(m, tile_m), n / covered(n, tile_n)
+    accumulators, steps = tile_m * tile_n / grid.items, tiles.slice
     return {
-        "used of m": wasted[0],
-        "used of n": wasted[1],
-        "used of tiles": wasted[0] * wasted[1],
-        "reuse of a tile": _log(tile_m * tile_n / (tile_m + tile_n)),
-        "accumulators": _log(accumulators),
-        "vectors of accumulators": _log(accumulators / limits.native_float_width),
-        "steps of a slice": _log(tiles.slice),
-        "panel of b": _log(tiles.slice * tile_n),
+        "used of m": used_m,
+        "used of n": used_n,
+        "used of tiles": used_m * used_n,
+        "reuse of a tile": log2(tile_m * tile_n / (tile_m + tile_n)),
+        "accumulators": log2(accumulators),
+        "vectors of accumulators": log2(accumulators / limits.native_float_width),
+        "steps of a slice": log2(steps),
+        "panel of b": log2(steps * tile_n),
     }
-
-
-def _main(plan: Plan) -> Launch:
-    """Return the launch that does the work: of those with most local memory the last of most items.
-
-    Packing comes before it and sums come after it, with fewer work-items or less local memory.
-    """
-    return max(plan.launches, key=lambda one: (one.local_bytes, prod(one.global_size)))
 
 
 def _evenness(items: int) -> float:
@@ -213,10 +209,3 @@ def _evenness(items: int) -> float:
 
 def _log(value: float) -> float:
     return log2(max(value, SMALLEST))
-
-
-def _number(value: int | bool | str) -> float:
-    """Return a parameter's value as a number; of a text the first letter tells it from others."""
-    if isinstance(value, str):
-        return float(ord(value[0]))
-    return float(value) if isinstance(value, bool) or value <= 0 else log2(value)

@@ -13,15 +13,13 @@ from math import ceil, log2, prod
 
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
-from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
-from oclgen.predictor.products import CHUNK_BYTES, Tiled, amounts_of, covered
+from oclgen.plan import Plan, ceil_div
+from oclgen.predictor.products import CHUNK_BYTES, Grid, Tiled, amounts_of, covered
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.variant import Variant
 
 Features = dict[str, float]
 Values = Mapping[str, int | bool | str]
-GROUPS_PER_UNIT = 32
-"""Work-groups that a compute unit holds at once, however small they are."""
 REGISTERS, OTHER_REGISTERS = 65536, 40
 """Registers of a unit, and those of a work-item that hold no result."""
 MULTIPLY_ADDS, LOADS = 370.0, 4.0
@@ -63,7 +61,7 @@ class Work:
 
 
 def of_groups(
-    problem: Problem, variant: Variant, plan: Plan, main: Launch, tiles: Tiled, limits: Limits
+    problem: Problem, variant: Variant, plan: Plan, grid: Grid, tiles: Tiled, limits: Limits
 ) -> Features:
     """Return the estimated time, log2 of ms, and what it is made of, as parts of it.
 
@@ -71,24 +69,24 @@ def of_groups(
         problem: what is computed.
         variant: how.
         plan: of the variant.
-        main: its launch that does the work.
+        grid: of its launch that does the work.
         tiles: of the variant.
         limits: of the device.
     """
-    items, units = prod(main.local_size), limits.compute_units
-    groups = prod(main.global_size) / items
+    _, items, groups, resident, space = grid
+    units = limits.compute_units
     flops, size = amounts_of(problem)
     multiply_adds = flops / 2 * variant.config.multiplied(problem)
     work = _work(problem, multiply_adds / groups, tiles, groups, items)
     by_registers = int(REGISTERS / items / work.registers)
-    held = max(min(resident(items, main.local_bytes, limits), by_registers), 1)
+    held = max(min(resident, by_registers), 1)
     full, rest = divmod(groups, units * held)
     turns, in_turn = full + (rest > 0), full * held + ceil(rest / units)
     ns = {
         "products": in_turn * work.multiply_adds / work.rate,
         "tiles": in_turn * work.tile_bytes / TILE_BYTES,
         "steps": turns * work.steps * STEP_NS / work.ahead,
-        "copies": sum(each for _, each in plan.workspaces) / units / MEMORY_BYTES,
+        "copies": space / units / MEMORY_BYTES,
     }
     others = turns * GROUP_NS + size / units / MEMORY_BYTES
     total = sum(ns.values()) + others + len(plan.launches) * LAUNCH_NS
@@ -141,21 +139,9 @@ def least_ms(features: Features) -> float:
     return ms
 
 
-def resident(items: int, local_bytes: int, limits: Limits) -> int:
-    """Return how many work-groups a compute unit holds at once, whatever registers they need.
-
-    Args:
-        items: work-items of each.
-        local_bytes: local memory of each.
-        limits: of the device.
-    """
-    by_local = limits.most_local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
-    return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
-
-
 def _work(problem: Problem, multiply_adds: float, tiles: Tiled, groups: float, items: int) -> Work:
     """Return what a work-group does, of whose tiles the problem has these multiply-adds."""
-    tile_m, tile_n, values = tiles.tile_m, tiles.tile_n, tiles.values
+    values, _, tile_m, tile_n = tiles.parameters
     if not tile_m or not tile_n:
         return Work(
             multiply_adds, WITHOUT_TILES * MULTIPLY_ADDS, amounts_of(problem).bytes / groups
@@ -163,8 +149,9 @@ def _work(problem: Problem, multiply_adds: float, tiles: Tiled, groups: float, i
     m, n, _, _ = tiles.sizes
     size = DTYPES[problem.dtype]
     depth, results = _depth(values, size), tile_m * tile_n
-    extents = (m, tile_m), (n, tile_n), (tiles.slice, depth)
-    multiply_adds /= prod(extent / covered(extent, tile) for extent, tile in extents)
+    steps = tiles.slice
+    used = m / covered(m, tile_m) * (n / covered(n, tile_n)) * (steps / covered(steps, depth))
+    multiply_adds /= used
     has_tma = "tma" in FAMILIES[tiles.variant.family].TRAITS.instructions
     is_uneven = has_tma and min(tiles.chunks.values(), default=CHUNK_BYTES) < CHUNK_BYTES
     sums = results * int(values.get("local_k", 1)) / items
@@ -206,10 +193,10 @@ def _ahead(values: Values) -> float:
 
 def _rate(tiles: Tiled, size: int, has_tma: bool) -> float:
     """Return multiply-adds of a unit in a ns: on matrix units, or beside loads of operands."""
-    config = tiles.variant.config
+    config, (_, _, tile_m, tile_n) = tiles.variant.config, tiles.parameters
     unit = getattr(config, "unit", "wgmma" if has_tma else "")
     if unit:
         return MULTIPLY_ADDS * MATRIX_UNITS[unit] * 2 / size
-    rows = tiles.tile_m / getattr(config, "local_m", 1)
-    columns = tiles.tile_n / getattr(config, "local_n", 1)
+    rows = tile_m / getattr(config, "local_m", 1)
+    columns = tile_n / getattr(config, "local_n", 1)
     return MULTIPLY_ADDS / (1 + LOADS * (1 / rows + 1 / columns))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, gcd
+from math import ceil, gcd, log2, prod
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeGuard
 
-from oclgen.plan import ceil_div
+from oclgen.limits import Limits
+from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
 from oclgen.variant import Variant
 
 CHUNK_BYTES = 16
 """What a work-item copies at once, of rows that are a multiple of it."""
+GROUPS_PER_UNIT = 32
+"""Work-groups that a compute unit holds at once, however small they are."""
+VARIANTS = 1024
+"""LRU bound."""
 PROBLEMS = 64
 """LRU bound. The candidates for one problem ask for its product and its amounts in turn."""
 
@@ -57,6 +63,88 @@ def product_of(problem: Problem) -> tuple[float, float, float, int]:
     return inputs, problem.batch * problem.height * problem.width, used, problem.groups
 
 
+class Parameters(NamedTuple):
+    """What a variant tells without a problem.
+
+    Attributes:
+        values: its parameters by name.
+        numbers: the same as features.
+        tile_m: rows of results of a work-group, 0 where no parameter says so.
+        tile_n: columns.
+    """
+
+    values: dict[str, int | bool | str]
+    numbers: dict[str, float]
+    tile_m: int
+    tile_n: int
+
+
+@lru_cache(maxsize=VARIANTS)
+def parameters_of(variant: Variant) -> Parameters:
+    """Return what a variant tells without a problem: guesses for many problems are the same."""
+    values = variant.values()
+    numbers = {f"config {name}": _number(value) for name, value in values.items()}
+    return Parameters(values, numbers, *tile_of(variant.config))
+
+
+def _number(value: int | bool | str) -> float:
+    """Return a parameter's value as a number; of a text the first letter tells it from others."""
+    if isinstance(value, str):
+        return float(ord(value[0]))
+    return float(value) if isinstance(value, bool) or value <= 0 else log2(value)
+
+
+class Grid(NamedTuple):
+    """How the launch that does the work is spread over a device.
+
+    Attributes:
+        main: the launch.
+        items: work-items of a work-group.
+        groups: work-groups.
+        resident: work-groups that a compute unit holds at once, whatever registers they need.
+        space: bytes of the plan's workspaces.
+    """
+
+    main: Launch
+    items: int
+    groups: float
+    resident: int
+    space: int
+
+
+def grid_of(plan: Plan, limits: Limits) -> Grid:
+    """Return the work-groups of the launch that does the work.
+
+    That is, of those with most local memory, the last of most items: packing comes before it and
+    sums come after it, with fewer work-items or less local memory.
+    """
+    launches = plan.launches
+    main = max(launches, key=_work_of) if len(launches) > 1 else launches[0]
+    items = prod(main.local_size)
+    groups = prod(main.global_size) / items
+    held, space = resident(items, main.local_bytes, limits), sum(map(_BYTES, plan.workspaces))
+    return Grid(main, items, groups, held, space)
+
+
+_BYTES = itemgetter(1)
+
+
+def _work_of(launch: Launch) -> tuple[int, int]:
+    return launch.local_bytes, prod(launch.global_size)
+
+
+def resident(items: int, local_bytes: int, limits: Limits) -> int:
+    """Return how many work-groups a compute unit holds at once, whatever registers they need.
+
+    Args:
+        items: work-items of each.
+        local_bytes: local memory of each.
+        limits: of the device.
+    """
+    by_local = limits.most_local_bytes // local_bytes if local_bytes else GROUPS_PER_UNIT
+    return max(1, min(WORK_ITEMS_PER_UNIT // items, GROUPS_PER_UNIT, by_local))
+
+
 @dataclass(frozen=True, slots=True)
 class Tiled:
     """A product and the tiles by which work-groups cover its results.
@@ -64,9 +152,7 @@ class Tiled:
     Attributes:
         sizes: m, n, k and the batch.
         variant: whose parameters these are: it computes the product.
-        values: its parameters by name.
-        tile_m: rows of results of a work-group, 0 where no parameter says so.
-        tile_n: columns.
+        parameters: of that variant.
         chunks: bytes that a work-item copies at once of each operand, by role: fewer where rows
             are no multiple of 16 bytes, and are neither packed nor copied as if they were even.
             Of implicit products nothing is said.
@@ -74,15 +160,13 @@ class Tiled:
 
     sizes: tuple[float, float, float, int]
     variant: Variant
-    values: dict[str, int | bool | str]
-    tile_m: int
-    tile_n: int
+    parameters: Parameters
     chunks: dict[str, int]
 
     @property
     def slice(self) -> float:
         """Steps of the reduction that a work-group adds."""
-        return self.sizes[2] / int(self.values.get("split_k", 1))
+        return self.sizes[2] / int(self.parameters.values.get("split_k", 1))
 
 
 def tiled(problem: Problem, variant: Variant) -> Tiled:
@@ -92,7 +176,7 @@ def tiled(problem: Problem, variant: Variant) -> Tiled:
     sizes = product_of(variant.config.tiled(problem))
     computed = variant.config.computed(problem)
     chunks = _chunks(computed, variant.config) if isinstance(computed, GemmProblem) else {}
-    return Tiled(sizes, inner, inner.values(), *tile_of(inner.config), chunks)
+    return Tiled(sizes, inner, parameters_of(inner), chunks)
 
 
 def _chunks(product: GemmProblem, config: Any) -> dict[str, int]:

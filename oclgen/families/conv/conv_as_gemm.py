@@ -7,6 +7,7 @@ matrix units leaves planes of sums, and those of all images are added.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
@@ -119,13 +120,13 @@ class ConvAsGemm:
         has_planes = "mma" in self.gemm.TRAITS.instructions or not is_summed(problem)
         return product is not None and has_planes and self.gemm.serves(product)
 
-    def guesses(self, problem: ConvProblem, limits: Limits, /) -> list[Any]:
+    def guesses(self, problem: ConvProblem, limits: Limits, /) -> Iterator[Any]:
         """Return the GEMM family's guesses for the product."""
         names = _names(self.gemm)
-        return [
+        return (
             _sliced(self.Config(*(getattr(guess, name) for name in names)), problem)
             for guess in self.gemm.guesses(_product(problem), limits)
-        ]
+        )
 
     def plan(self, problem: ConvProblem, config: Any, /) -> Plan:
         """Return the GEMM family's launches with the convolution's buffers."""

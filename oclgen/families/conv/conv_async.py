@@ -7,6 +7,7 @@ memory and need no registers on their way. Other dtypes would have to be widened
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -71,7 +72,9 @@ class Config(BaseConfig):
 
     def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
         """Return this config with the slices of the reduction that `problem` wants."""
-        return replace(self, split_k=best_split_of(problem, limits, self.tiles))
+        items = self.local_m * self.local_n
+        split = best_split_of(problem, limits, self.tile_m, self.tile_n, items)
+        return replace(self, split_k=split)
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -122,22 +125,24 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return around.serves(problem) and problem.dtype == "fp32"
 
 
-def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
     They are ranked as those of `conv_gemm`.
     """
     if "cp_async" not in limits.instructions:
-        return []
+        return iter(())
+    taps_outer = tap_orders(problem)[0]
     pad = 4 if parts.along_k(problem) else 0
-    return [
+    return (
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
-            warp_m=4, pad=pad, stages=stages, taps_outer=tap_orders(problem)[0], split_k=1,
+            warp_m=4, pad=pad, stages=stages, taps_outer=taps_outer,
+            split_k=best_split_of(problem, limits, tile_m, tile_n, local_m * local_n),
             group_m=8, order="m",
-        ).with_best_split(problem, limits)
+        )
         for tile_m, tile_n, tile_k, local_m, local_n, stages in fitting(problem, limits, SHAPES)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:

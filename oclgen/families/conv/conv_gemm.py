@@ -6,6 +6,7 @@ is the faster one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -88,9 +89,8 @@ class Config(BaseConfig):
 
         Intel's compiler (22.43) dies on slices of a reduction over taps.
         """
-        if limits.has_few_registers and problem.direction != "bwd_weights":
-            return replace(self, split_k=1)
-        return replace(self, split_k=best_split_of(problem, limits, self.tiles))
+        shape = self.tile_m, self.tile_n, self.work_items
+        return replace(self, split_k=_best_split(problem, limits, *shape))
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -172,23 +172,32 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return around.serves(problem)
 
 
-def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+def _best_split(
+    problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int, work_items: int
+) -> int:
+    if limits.has_few_registers and problem.direction != "bwd_weights":
+        return 1
+    return best_split_of(problem, limits, tile_m, tile_n, work_items)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu":
-        return []
+        return iter(())
     pad = 4 if parts.along_k(problem) else 0
     few = limits.has_few_registers
     shapes = (*SHAPES, *FEW_SHAPES) if has_few_rows(problem) else SHAPES
     shapes = _lean(shapes) if few else shapes
-    return [
+    taps_outer = tap_orders(problem)[0]
+    return (
         Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n,
             vec_m=4 if tile_m >= 4 * local_m else 2, vec_n=4, pad=pad, buffers=buffers,
-            prefetch=not few, unroll_k=4 if few else 8, taps_outer=tap_orders(problem)[0],
-            split_k=1, m_fastest=True,
-        ).with_best_split(problem, limits)
+            prefetch=not few, unroll_k=4 if few else 8, taps_outer=taps_outer,
+            split_k=_best_split(problem, limits, tile_m, tile_n, local_m * local_n), m_fastest=True,
+        )
         for tile_m, tile_n, tile_k, local_m, local_n, buffers in fitting(problem, limits, shapes)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def has_few_rows(problem: ConvProblem) -> bool:

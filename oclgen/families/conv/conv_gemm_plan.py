@@ -285,6 +285,7 @@ def _plane_elements(problem: ConvProblem) -> str:
     return f"{elements}L"
 
 
+@lru_cache(maxsize=64)
 def pack(problem: ConvProblem, tiles: Tiles) -> Launch:
     """Return the launch that packs the weights of every phase."""
     nhwc = problem.layout == "nhwc"

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from oclgen.families.conv.conv_gemm_operands import Tiles, weights_extents
+from oclgen.families.conv.conv_gemm_operands import weights_extents
 from oclgen.families.conv.correlation import Correlation, correlations
 from oclgen.families.parts.blocking import best_split, idleness, round_splits, slicing, waste
 from oclgen.limits import Limits
@@ -18,6 +19,8 @@ Shape = tuple[int, int, int, int, int, int]
 """tile_m, tile_n, tile_k, local_m, local_n and stages, or buffers."""
 MOST_GUESSES = 8
 """Guesses per family: more would leave a short search nothing to find."""
+PROBLEMS = 64
+"""LRU bound. All guesses for a problem ask for its product."""
 FEW_CHANNELS = 8
 """Channels that do not fill a tile of the reduction."""
 
@@ -37,10 +40,10 @@ def fitting(problem: ConvProblem, limits: Limits, shapes: Sequence[Shape]) -> li
     ranked = []
     for shape in shapes:
         tile_m, tile_n, _, local_m, local_n, _ = shape
-        tiles = tiles_of(problem, tile_m, tile_n)
+        tiles, items = tiles_of(problem, tile_m, tile_n), local_m * local_n
         reads = 1 + (2 * local_m + 8) / tile_m + (2 * local_n + 8) / tile_n
-        split = best_split(tiles, k, limits, local_m * local_n)
-        fills = idleness(tiles * split, local_m * local_n, limits) * slicing(k, split)
+        split = best_split(tiles, k, limits, items)
+        fills = idleness(tiles * split, items, limits) * slicing(k, split)
         ranked.append((waste(m, tile_m) * waste(n, tile_n) * fills * reads, shape))
     return [shape for _, shape in sorted(ranked)[:MOST_GUESSES]]
 
@@ -56,6 +59,7 @@ def tap_orders(problem: ConvProblem) -> tuple[bool, ...]:
     return (False, True) if _largest(problem).depth < FEW_CHANNELS else (True, False)
 
 
+@lru_cache(maxsize=PROBLEMS)
 def product_of(problem: ConvProblem) -> tuple[int, int, int]:
     """Return m, n and k of one group's implicit product, the largest of several."""
     if problem.direction == "bwd_weights":
@@ -89,16 +93,20 @@ def splits_of(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int) ->
     return round_splits(tiles_of(problem, tile_m, tile_n), product_of(problem)[2], limits)
 
 
-def best_split_of(problem: ConvProblem, limits: Limits, tiles: Tiles) -> int:
+def best_split_of(
+    problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int, work_items: int
+) -> int:
     """Return the slices of the reduction with which such tiles are expected to take least time.
 
     Args:
         problem: a convolution.
         limits: of the device: its compute units.
-        tiles: of the results, with their work-items.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+        work_items: of a work-group.
     """
-    count = tiles_of(problem, tiles.m, tiles.n)
-    return best_split(count, product_of(problem)[2], limits, tiles.work_items)
+    count = tiles_of(problem, tile_m, tile_n)
+    return best_split(count, product_of(problem)[2], limits, work_items)
 
 
 def _largest(problem: ConvProblem) -> Correlation:

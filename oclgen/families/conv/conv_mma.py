@@ -7,6 +7,7 @@ own, narrow ones several at a time. The units, their tiles and the rule of what 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, TypeGuard
@@ -97,18 +98,15 @@ class Config(BaseConfig):
 
     def tiled(self, problem: ConvProblem) -> GemmProblem:
         """Return the implicit product, its rows pixels in channels_last."""
-        return replace(_product(problem), batch=parts.products(problem))
+        return _products(problem)
 
     def with_best_split(self, problem: ConvProblem, limits: Limits) -> Config:
         """Return this config with the slices of the reduction that `problem` wants.
 
         Two work-groups fill a unit.
         """
-        whole = _product(problem)
-        tiles = ceil_div(whole.m, self.tile_m) * ceil_div(whole.n, self.tile_n)
-        count = parts.products(problem) * tiles
-        split = best_split(count, whole.k, limits, ITEMS_PER_UNIT // 2)
-        return replace(self, split_k=none_empty(whole.k, split, self.tile_k))
+        split = _best_split(problem, limits, self.tile_m, self.tile_n, self.tile_k)
+        return replace(self, split_k=split)
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -157,28 +155,35 @@ def _serves_volume(problem: ConvProblem, volume: Volume) -> bool:
     return whole and max(taps) <= MAX_VOLUME_KERNEL
 
 
-def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
+def _best_split(problem: ConvProblem, limits: Limits, tile_m: int, tile_n: int, tile_k: int) -> int:
+    """Return the slices of the reduction with which such tiles take least time."""
+    whole = _product(problem)
+    tiles = ceil_div(whole.m, tile_m) * ceil_div(whole.n, tile_n)
+    count = parts.products(problem) * tiles
+    split = best_split(count, whole.k, limits, ITEMS_PER_UNIT // 2)
+    return none_empty(whole.k, split, tile_k)
+
+
+def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     whole, size = _product(problem), DTYPES[problem.dtype]
 
-    def config_of(shape: Shape) -> Config:
-        return Config(
-            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
-            shape.warps_n, shape.stages, shape.pending, split_k=1, group_m=4,
-        ).with_best_split(problem, limits)  # fmt: skip
-
     def split_of(shape: Shape) -> int:
-        return config_of(shape).split_k
+        tile_k = shape.row_bytes // size
+        return _best_split(problem, limits, shape.tile_m, shape.tile_n, tile_k)
 
     wide = ranked(whole.m, whole.n, parts.products(problem), limits.compute_units, split_of)
     few = (SHORT if whole.k < LONG_K else LONG) if whole.n <= NARROW else ()
-    return [
-        config_of(shape)
+    return (
+        Config(
+            shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
+            shape.warps_n, shape.stages, shape.pending, split_k=split_of(shape), group_m=4,
+        )
         for shape in (*few, *wide, *SHAPES)
         if shape.unit in limits.instructions
         and shape.tile_m <= max(whole.m, 64)
         and shape.tile_n <= max(whole.n, 64)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
@@ -191,7 +196,7 @@ def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the copies of images and weights, the product, and the sum of its planes, if any."""
-    launches = [launch for image in parts.images(problem) for launch in image.launches()]
+    launches = [*parts.copies(problem)]
     if problem.direction == "bwd_weights":
         launches += [_of_weights(problem, config), parts.sum_weights(problem, config.split_k)]
     else:
@@ -203,6 +208,12 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 _product = lru_cache(maxsize=256)(parts.product)
+
+
+@lru_cache(maxsize=64)
+def _products(problem: ConvProblem) -> GemmProblem:
+    """Return the implicit product of all groups."""
+    return replace(_product(problem), batch=parts.products(problem))
 
 
 def _weights_layout(problem: ConvProblem, config: Config) -> Layout:

@@ -179,10 +179,17 @@ class Image:
         )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def images(problem: ConvProblem) -> tuple[Image, ...]:
     """Return the images that the product reads."""
     roles = {"fwd": "x", "bwd_data": "y", "bwd_weights": "yx"}[problem.direction]
     return tuple(Image(problem, role) for role in roles)
+
+
+@lru_cache(maxsize=64)
+def copies(problem: ConvProblem) -> tuple[Launch, ...]:
+    """Return the launches that copy those of these images that are not read in place."""
+    return tuple(launch for image in images(problem) for launch in image.launches())
 
 
 def product(problem: ConvProblem) -> GemmProblem:
@@ -221,6 +228,7 @@ def _steps(problem: ConvProblem, part: Correlation, layout: Layout) -> int:
     return ceil_div(reduction(problem, part), layout.tile_k) if part.reduction else 0
 
 
+@lru_cache(maxsize=64)
 def packed_bytes(problem: ConvProblem, layout: Layout) -> int:
     """Return the bytes of the workspace of packed weights."""
     return max(products(problem) * _packed_elements(problem, layout), 1) * layout.elem_bytes
@@ -232,6 +240,7 @@ def _packed_elements(problem: ConvProblem, layout: Layout) -> int:
     return sum(_tile_elements(one, part, layout) for part in phases(one))
 
 
+@lru_cache(maxsize=64)
 def pack(problem: ConvProblem, layout: Layout) -> Launch | None:
     """Return the launch that packs the weights of every phase, None if no tap meets anything."""
     parts = phases(merged(problem))

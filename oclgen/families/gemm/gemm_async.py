@@ -9,8 +9,9 @@ last adds the sums.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import chain, product, starmap
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -262,14 +263,14 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem) and problem.dtype in ("fp32", "tf32")
 
 
-def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
     8 x 16 per work-item asks local memory for the fewest words; slices of k are for products with
     a tile or less for each compute unit.
     """
     if "cp_async" not in limits.instructions:
-        return []
+        return iter(())
     # tile, local size, slices, stages
     many = (
         (128, 128, 8, 16, 8, 1, 3), (64, 128, 8, 8, 8, 1, 4), (128, 128, 16, 16, 16, 1, 2),
@@ -285,17 +286,19 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     packs = (True, False) if filled and problem.k >= 512 else (False,)
     shapes = [(shape, False) for shape in _narrow(problem, filled)]
     shapes += product(usual, packs)
-    whole = [
-        Config(
+
+    def config_of(shape: tuple[int, ...], pack: bool) -> Config:
+        tile_m, tile_n, tile_k, local_m, local_n, local_k, stages = shape
+        return Config(
             tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
             pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
             stages=stages, split_k=1, group_m=8,
             pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
             local_k=local_k,
-        ).with_best_split(problem, limits)
-        for (tile_m, tile_n, tile_k, local_m, local_n, local_k, stages), pack in shapes
-    ]  # fmt: skip
-    return [*whole, *(_sharing(config, limits) for config in whole[:SHARING_GUESSES])]
+        ).with_best_split(problem, limits)  # fmt: skip
+
+    shared = (_sharing(config_of(*one), limits) for one in shapes[:SHARING_GUESSES])
+    return chain(starmap(config_of, shapes), shared)
 
 
 def _narrow(problem: GemmProblem, filled: bool) -> tuple[tuple[int, ...], ...]:

@@ -6,7 +6,7 @@ see work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
@@ -257,18 +257,21 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
 
 
-def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     size = DTYPES[problem.dtype]
-    return [
+    return (
         Config(
             shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
             shape.warps_n, shape.stages, shape.pending,
-            split_k=1, group_m=8, pack_a="a" in packed, pack_b="b" in packed,
-        ).with_best_split(problem, limits)
+            split_k=split_of(
+                problem, limits, shape.tile_m, shape.tile_n, shape.row_bytes // size
+            ),
+            group_m=8, pack_a="a" in packed, pack_b="b" in packed,
+        )
         for shape, packed in shapes_of(problem, limits)
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:

@@ -7,6 +7,7 @@ dtypes, stay with that one.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -196,6 +197,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
+@cache
 def dot() -> str:
     """Return the macro `DOT_PAIRS(acc, x, y)`."""
     return render(INSTRUCTION)

@@ -6,7 +6,7 @@ It is no family; a family combines these launches with a kernel of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from oclgen.families.parts.epilogue import terms
 from oclgen.families.parts.planes import PLANES, VECTORS, Bias, Sum
@@ -46,6 +46,7 @@ def operand(role: str, ld: int, batch_stride: int, name: str = "") -> tuple[Arg,
     )
 
 
+@lru_cache(maxsize=64)
 def matrix(problem: GemmProblem, role: str) -> tuple[Arg, ...]:
     """Return the argument of the dense matrix a, b or c, with strides that may be replaced."""
     _, rows, columns = problem.buffers[role]
@@ -88,6 +89,7 @@ def planes(problem: GemmProblem) -> tuple[Arg, ...]:
     return operand(PLANES, problem.n, problem.m * problem.n)
 
 
+@lru_cache(maxsize=64)
 def sum_planes(problem: GemmProblem, split_k: int) -> Sum:
     """Return the sum of the planes into C, act(sum + bias + residual)."""
     bias = {"none": None, "m": Bias("row", of_columns=False), "n": Bias("{}", of_columns=True)}

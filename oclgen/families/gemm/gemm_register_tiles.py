@@ -8,7 +8,7 @@ and their times had ratios that differ by 10 %; `docs/notebook.md` has the times
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from oclgen.families.parts.caches import CACHE, LINE, are_held
@@ -57,6 +57,8 @@ GROUP_WORK = 16_000
 """Half cycles that a work-group should take: to start one costs some 80 ns."""
 MOST_BLOCKS = 8
 """Tiles of a work-item at most, which read the same columns of B from the nearest cache."""
+RANKED = 16
+"""LRU bound. To guess for one product, its tiles are asked for some six times."""
 AHEAD = (16, 8)
 """Steps of k by which rows of B are asked for ahead, if the nearest cache holds them all, or else:
 6x7440x2640 takes 4.0 ms and without 13.3, 16x1024x1024, whose rows share a set, 0.35 and 0.45."""
@@ -107,7 +109,9 @@ def gathering(registers: int, vectors: int) -> tuple[Tile, ...]:
     return tuple(Tile(rows, vectors) for rows in range(1, ROWS + 1) if rows * vectors <= registers)
 
 
-def fitting(problem: GemmProblem, limits: Limits, width: int, prepared: Preparation) -> list[Tile]:
+def fitting(
+    problem: GemmProblem, limits: Limits, width: int, prepared: Preparation
+) -> tuple[Tile, ...]:
     """Return the tiles for a product on a processor, those first that cost least.
 
     Args:
@@ -117,11 +121,19 @@ def fitting(problem: GemmProblem, limits: Limits, width: int, prepared: Preparat
         prepared: whether B is packed, so that its edge costs no tests, and the slices of k.
     """
     registers = 32 if limits.has_32_vectors else 16
+    return _ranked(problem, registers, width, prepared._replace(pack_a=False))
+
+
+@lru_cache(maxsize=RANKED)
+def _ranked(
+    problem: GemmProblem, registers: int, width: int, prepared: Preparation
+) -> tuple[Tile, ...]:
+    """Return the tiles by their cost, to which it is all the same whether A is packed."""
     if problem.trans_b and not prepared.pack_b:
         known = gathering(registers, min(GATHERED_VECTORS, ceil_div(problem.n, width)))
     else:
         known = tiles(registers)
-    return sorted(known, key=lambda tile: cost(problem, tile, width, prepared))
+    return tuple(sorted(known, key=lambda tile: cost(problem, tile, width, prepared)))
 
 
 def cost(problem: GemmProblem, tile: Tile, width: int, prepared: Preparation) -> float:

@@ -6,6 +6,7 @@ that is `gemm_register`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple, TypeGuard
 
@@ -205,12 +206,12 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return of_floats(problem)
 
 
-def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
-    return [
+    return (
         guess(problem, shape, limits).with_best_split(problem, limits)
         for shape in shapes(problem, limits)
-    ]
+    )
 
 
 def shapes(problem: GemmProblem, limits: Limits) -> list[Shape]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from oclgen.families.gemm.gemm_parts import slice_length
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
@@ -14,6 +16,8 @@ SLICE_COST = 128
 and they are added. 64 to 256 choose equally well."""
 MIN_STEPS = 64
 """Steps of the shortest slice."""
+SPLITS = 256
+"""LRU bound. A family's guesses and those of others for one problem ask for the same tiles."""
 MOST_ROUNDS = 8
 """Rounds of the compute units by which slices are counted; more leave less than a tenth idle."""
 
@@ -65,11 +69,15 @@ def best_split(count: int, k: int, limits: Limits, work_items: int) -> int:
         limits: of the device: its compute units.
         work_items: of a work-group, as `idleness` counts them.
     """
+    return _best_split(count, k, limits.compute_units, work_items)
 
+
+@lru_cache(maxsize=SPLITS)
+def _best_split(count: int, k: int, units: int, work_items: int) -> int:
     def cost(split: int) -> float:
-        return idleness(count * split, work_items, limits) * slicing(k, split)
+        return _idleness(count * split, work_items, units) * slicing(k, split)
 
-    return min(round_splits(count, k, limits), key=cost)
+    return min(_round_splits(count, k, units), key=cost)
 
 
 def round_splits(count: int, k: int, limits: Limits) -> tuple[int, ...]:
@@ -80,8 +88,15 @@ def round_splits(count: int, k: int, limits: Limits) -> tuple[int, ...]:
         k: steps of the reduction; no slice has less than `MIN_STEPS`.
         limits: of the device: its compute units.
     """
-    fitting = (rounds * limits.compute_units // count for rounds in range(1, MOST_ROUNDS + 1))
-    return (1, *sorted({split for split in fitting if 1 < split <= k // MIN_STEPS}))
+    return _round_splits(count, k, limits.compute_units)
+
+
+def _round_splits(count: int, k: int, units: int) -> tuple[int, ...]:
+    most = k // MIN_STEPS
+    if most < 2 or MOST_ROUNDS * units < 2 * count:
+        return (1,)
+    fitting = {rounds * units // count for rounds in range(1, MOST_ROUNDS + 1)}
+    return (1, *sorted(split for split in fitting if 1 < split <= most))
 
 
 def slicing(k: int, split: int) -> float:
@@ -125,9 +140,13 @@ def idleness(groups: int, work_items: int, limits: Limits) -> float:
     Returns:
         1 where the device is full; more otherwise.
     """
-    rounds = ceil_div(groups, limits.compute_units)
+    return _idleness(groups, work_items, limits.compute_units)
+
+
+def _idleness(groups: int, work_items: int, units: int) -> float:
+    rounds = ceil_div(groups, units)
     hidden = min(rounds * work_items / ITEMS_PER_UNIT, 1)
-    return rounds * limits.compute_units / groups / hidden
+    return rounds * units / groups / hidden
 
 
 def waste(extent: int, block: int) -> float:

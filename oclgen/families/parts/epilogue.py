@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from oclgen.plan import Arg, buffer
@@ -81,6 +82,7 @@ def plus_matrix_terms(bias: str, residual: bool) -> str:
     return added + plus_residual(residual, 1, "c + row * (long)ld_c + column")
 
 
+@lru_cache(maxsize=64)
 def terms(problem: Problem, split: bool = False) -> tuple[Arg, ...]:
     """Return pointer and offset of the bias, then of the residual, if the problem has them."""
     return () if split else tuple(arg for role in _roles(problem) for arg in buffer(role))

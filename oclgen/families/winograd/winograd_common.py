@@ -157,7 +157,8 @@ class Geometry:
     @property
     def of_images(self) -> dict[str, int]:
         """Those of `sizes` that differ from layer to layer."""
-        return {name: self.sizes[name] for name in IMAGES}
+        sizes = self.sizes
+        return {name: sizes[name] for name in IMAGES}
 
     @property
     def gradient(self) -> Geometry:

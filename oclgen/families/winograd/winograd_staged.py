@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_staged
@@ -101,6 +102,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return common.fits(problem) and problem.direction != "bwd_weights"
 
 
+@lru_cache(maxsize=64)
 def gemm_problem(geo: Geometry) -> GemmProblem:
     """Return the product of all points: M [filters, tiles] = U^T [channels, filters] V.
 
@@ -147,24 +149,27 @@ def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: filter transform, input transform, product, inverse transform."""
     geo = common.geometry(problem, config.out_tile)
-    filters = _filters(geo)
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo))
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
-    launches = (
-        winograd_filters.filter_launch(problem, filters, config.vec_k, config.local_k, 1),
-        common.input_launch(
-            problem.dtype,
-            geo,
-            "v",
-            LazyText(lambda: common.input_axis(geo, config.vec_t)),
-            config.vec_t,
-            config.local_t,
-            tiles=round_up(geo.tiles, TILE_STEP),
-        ),
-        *(renamed(launch, roles) for launch in product.launches),
-        _output_launch(problem, geo, config),
+    filters, images, results = _transforms(
+        problem, geo, config.vec_t, config.local_t, config.vec_k, config.local_k
     )
+    launches = (filters, images, *(renamed(one, roles) for one in product.launches), results)
     return replace(product, launches=launches, workspaces=(*workspaces(geo), *product.workspaces))
+
+
+@lru_cache(maxsize=64)
+def _transforms(
+    problem: ConvProblem, geo: Geometry, vec_t: int, local_t: int, vec_k: int, local_k: int
+) -> tuple[Launch, Launch, Launch]:
+    """Return the launches around the product, which most guesses for a problem share."""
+    axis = LazyText(lambda: common.input_axis(geo, vec_t))
+    tiles = round_up(geo.tiles, TILE_STEP)
+    return (
+        winograd_filters.filter_launch(problem, _filters(geo), vec_k, local_k, 1),
+        common.input_launch(problem.dtype, geo, "v", axis, vec_t, local_t, tiles=tiles),
+        _output_launch(problem, geo, vec_t, local_t),
+    )
 
 
 def _output_group(geo: Geometry, config: Config) -> tuple[int, int]:
@@ -198,10 +203,10 @@ def renamed(launch: Launch, roles: dict[str, str]) -> Launch:
     return replace(launch, args=tuple(args))
 
 
-def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
+def _output_launch(problem: ConvProblem, geo: Geometry, vec_t: int, local_t: int) -> Launch:
     tiles = round_up(geo.tiles, TILE_STEP)
     if geo.pixels:
-        return pixels.output_launch(problem, geo, config.vec_t, config.local_t, tiles=tiles)
+        return pixels.output_launch(problem, geo, vec_t, local_t, tiles=tiles)
     sizes = geo.of_images | {"TILES_PADDED": tiles}
 
     @LazyText
@@ -211,18 +216,18 @@ def _output_launch(problem: ConvProblem, geo: Geometry, config: Config) -> Launc
             preamble=f"{dtype_preamble(problem.dtype)}\n{aligned_preamble(problem.dtype)}",
             defines=geo.defines(sizes),
             given=tuple(sizes),
-            output_axis=common.output_axis(geo, config.vec_t),
+            output_axis=common.output_axis(geo, vec_t),
             **epilogue(problem, "(target + offset_target)"),
-            run=_run(geo) if config.vec_t == 1 else 1,
-            vec_t=config.vec_t,
-            local_t=config.local_t,
+            run=_run(geo) if vec_t == 1 else 1,
+            vec_t=vec_t,
+            local_t=local_t,
         )
 
     return Launch(
         text=text,
         kernel="winograd_output",
-        global_size=(round_up(ceil_div(geo.tiles, config.vec_t), config.local_t), geo.filters),
-        local_size=(config.local_t, 1),
+        global_size=(round_up(ceil_div(geo.tiles, vec_t), local_t), geo.filters),
+        local_size=(local_t, 1),
         args=(*buffer("m"), *terms(problem), *buffer(geo.target), *map(Scalar, sizes.values())),
     )
 
