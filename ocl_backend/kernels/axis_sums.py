@@ -22,6 +22,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS, CPU_WIDTHS
 from ocl_backend.runtime import capture
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
+from ocl_backend.runtime.tables import as_table
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
@@ -134,18 +135,18 @@ def _tables(device: torch.device, along: Along, dtype: torch.dtype, across: bool
     if across and equal:
         item, weight = (part.reshape(-1, equal).T.copy().reshape(-1) for part in (item, weight))
     begin, items = (
-        torch.from_numpy(part.astype(np.int32)).to(device) if len(part) else _none(device)
+        as_table(torch.from_numpy(part.astype(np.int32)).to(device)) if len(part) else _none(device)
         for part in (taps.begin, item)
     )
-    weights = torch.from_numpy(weight).to(dtype).to(device) if len(weight) else _none(device)
-    is_same = taps.is_copy and taps.run == (0, taps.size, 0) and taps.results == taps.size
-    return Tables(
-        begin, items, weights, equal, taps.is_copy, is_same, taps.run, taps.results
+    weights = (
+        as_table(torch.from_numpy(weight).to(dtype).to(device)) if len(weight) else _none(device)
     )
+    is_same = taps.is_copy and taps.run == (0, taps.size, 0) and taps.results == taps.size
+    return Tables(begin, items, weights, equal, taps.is_copy, is_same, taps.run, taps.results)
 
 
 def _none(device: torch.device) -> Tensor:
-    return torch.zeros(1, dtype=torch.int32, device=device)
+    return as_table(torch.zeros(1, dtype=torch.int32, device=device))
 
 
 def _weights_of(dtype: torch.dtype) -> torch.dtype:
@@ -161,9 +162,7 @@ def _by_rows(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
         x = x.contiguous(memory_format=torch.channels_last_3d)
     elif not pixels and x.stride(4) != 1:
         x = x.contiguous()
-    form = Form(
-        x.get_device(), x.dtype, pixels, along, tuple(x.shape), tuple(y.shape), x.stride()
-    )
+    form = Form(x.get_device(), x.dtype, pixels, along, tuple(x.shape), tuple(y.shape), x.stride())
     run, addresses, _ = _prepared(form)
     run(x.data_ptr(), dense.data_ptr(), *addresses)
     if dense is not y:
@@ -203,9 +202,7 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
         arguments += [Pointer(4), Pointer(4), Pointer(weights.itemsize)]
     arguments += map(np.int64, numbers)
     addresses = tuple(part.data_ptr() for table in used for part in table[:3])
-    launched = prepare(
-        form.device, source, "axis_sums", (ceil_div(rows, share),), arguments, (1,)
-    )
+    launched = prepare(form.device, source, "axis_sums", (ceil_div(rows, share),), arguments, (1,))
     return launched, addresses, used
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.arguments import spread
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.tables import as_table
 from oclgen.problem import output_size
 
 Sizes = tuple[int, ...]
@@ -116,7 +117,8 @@ def tables(
     count = torch.ones((), dtype=torch.int64, device="cpu")
     for dim, bounds in enumerate(dims):
         count = count * _along(dim, bounds.divisor)
-    return _on_device(device, dims), (torch.full(out, divisor) if divisor else count).to(device)
+    counts = torch.full(out, divisor) if divisor else count
+    return _on_device(device, dims), as_table(counts.to(device))
 
 
 @lru_cache(maxsize=1024)
@@ -141,7 +143,7 @@ def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) 
 
 def _on_device(device: torch.device, dims: Sequence[Bounds]) -> Tables:
     return tuple(
-        _along(dim, items).to(device)
+        as_table(_along(dim, items).to(device))
         for dim, bounds in enumerate(dims)
         for items in (bounds.first, bounds.last)
     )

@@ -307,6 +307,11 @@ Observer& fusion_observer() {
       settle_held();
       wait_for_programs(c10::DeviceIndex(device));
     }
+    void before_repeatable(const Handle& command, const int64_t* words) override {
+      note_enqueued(command, words);
+      const Unnoted unnoted;
+      settle_held();
+    }
     void unrepeatable() override { note_other(); }
     void allocated(const void* address, size_t bytes) override { note_allocated(address, bytes); }
   };

@@ -153,9 +153,18 @@ bool Writer::add_address(Step& step, int64_t address, size_t index) {
     return true;
   }
   // the record of faults lives as long as the device
-  if (address != device_at(recipe.device).faults.load()) return false;
+  if (address != device_at(recipe.device).faults.load() && !add_table(address)) return false;
   step.words.push_back({kConstant, address});
   return true;
+}
+
+// Holds the block of an address, if it is a table: it is not the operator's argument, and yet every
+// call like this one reads it.
+bool Writer::add_table(int64_t address) {
+  Block* block = hold_block(reinterpret_cast<const void*>(address), recipe.device);
+  if (!block) return false;
+  recipe.tables.emplace_back(block, let_go_block);
+  return block->is_table;
 }
 
 // The allocated space at an address, as the `index`th command sees it: the youngest in that block.

@@ -4,8 +4,8 @@
 // the same shapes, strides, dtypes and overlap does the same every time: it allocates the same
 // bytes and enqueues launches whose words are addresses of operands, addresses of the allocated
 // bytes, and constants. So calls are noted. Once two calls in a row did the same, later ones do it
-// without Python. A call that a recipe cannot repeat (it copies to the host, or reads memory of
-// unknown origin) is not recalled.
+// without Python. What a call reads besides is constant, too, if it is a table. A call that a recipe
+// cannot repeat (it copies to the host, or reads memory of unknown origin) is not recalled.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -164,6 +164,7 @@ struct Recipe {
   std::vector<Space> spaces;
   std::vector<Step> steps;
   std::vector<Result> results;
+  std::vector<std::shared_ptr<Block>> tables;  // held, so that constant addresses stay theirs
   Drawn drawn;  // `first`: where the generator stood when the recipe was written
   int64_t outcome = 0;  // what else the call returned
 };
@@ -188,6 +189,7 @@ class Writer {
 
  private:
   bool add_address(Step& step, int64_t address, size_t index);
+  bool add_table(int64_t address);
   std::optional<int32_t> space_of(int64_t address, size_t index);
 
   const Key& key_;

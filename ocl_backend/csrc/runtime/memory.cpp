@@ -248,6 +248,7 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   }
   if (!block) throw_out_of_memory(index, bytes, status);
   block->requested = bytes;
+  block->is_table = false;
   block->pool = of_graphs;
   count_taken(pool.stats, *block);
   return block;
@@ -370,6 +371,11 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
 }  // namespace ocl
 
 extern "C" {
+
+// Promises that nothing is written to a tensor's memory until it is freed.
+void ocl_set_table(const void* address) {
+  if (ocl::Block* block = ocl::locate(address).block) block->is_table = true;
+}
 
 // Writes four words for each block of a device: its address, its bytes, the bytes asked for, and 0
 // (allocated), 1 (freed, but used by a launch that is held back) or 2 (cached). At most `room`

@@ -39,6 +39,7 @@ struct Block {
   std::atomic<uint64_t> ticket{0};  // of the last command that a thread submits (submitter.h)
   std::atomic<uint64_t> writes{0};  // commands enqueued so far that write to it
   std::atomic<bool> is_kept_of{false};  // something that was made of its contents is kept (kept.h)
+  std::atomic<bool> is_table{false};  // nothing is written to it until it is freed
 };
 
 struct Location {

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 
 namespace ocl {
+
+class Prepared;
 
 class Observer {
  public:
@@ -14,6 +18,9 @@ class Observer {
   virtual void before_command() {}
   // There is no memory left: commands that wait should be enqueued, since theirs is free then.
   virtual void short_of_memory(int /*device*/) {}
+  // The same of a command that a recipe repeats with other words.
+  virtual void before_repeatable(const std::shared_ptr<Prepared>& /*command*/,
+                                 const int64_t* /*words*/) {}
   // This thread does what no recipe repeats: it copies to the host, or waits.
   virtual void unrepeatable() {}
   // This thread allocated memory of a device.

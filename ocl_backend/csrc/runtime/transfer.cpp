@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -98,9 +99,12 @@ int Write::submit(const int64_t* resolved) try {
 
 // A copy within a device; its words are where to, and from.
 struct Copy final : Prepared {
+  Copy(c10::DeviceIndex on, size_t size) : bytes(size), device(on) { is_address = {true, true}; }
   int enqueue(const int64_t* words) override {
+    return has_deferred(device) ? defer(device, *this, words, is_address.size()) : run(words);
+  }
+  int run(const int64_t* words) override {
     const Location to = at(words[0]), from = at(words[1]);
-    device = to.block->device;
     Resolved resolved;
     resolved.add(to, int64_t(to.offset), true);
     resolved.add(from, int64_t(from.offset), false);
@@ -109,8 +113,8 @@ struct Copy final : Prepared {
   int submit(const int64_t* resolved) override;
   const char* label() const override { return kWithinDevice; }
 
-  size_t bytes = 0;
-  c10::DeviceIndex device = 0;
+  const size_t bytes;
+  const c10::DeviceIndex device;
 };
 
 int Copy::submit(const int64_t* resolved) try {
@@ -125,13 +129,16 @@ int Copy::submit(const int64_t* resolved) try {
   return fail_with_exception();
 }
 
-// Enqueues a transfer, or defers it behind launches that wait for their programs.
-void enqueue(c10::DeviceIndex device, Prepared& transfer, const void* first,
-             const void* second = nullptr) {
-  const int64_t words[] = {reinterpret_cast<int64_t>(first), reinterpret_cast<int64_t>(second)};
-  const int status = has_deferred(device) ? defer(device, transfer, words, std::size(words))
-                                          : transfer.enqueue(words);
-  if (status) raise(status);
+// The copy of so many bytes, the same one as long as a recipe knows it.
+Handle copy_of(c10::DeviceIndex device, size_t bytes) {
+  constexpr size_t kMostCopies = 1024;
+  static std::mutex mutex;
+  static auto* known = new std::map<std::pair<c10::DeviceIndex, size_t>, Handle>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (known->size() > kMostCopies) known->clear();
+  Handle& found = (*known)[{device, bytes}];
+  if (!found) found = std::make_shared<Copy>(device, bytes);
+  return found;
 }
 
 std::atomic<size_t> held_bytes{0};  // of copies whose writes are not known to be complete
@@ -151,7 +158,11 @@ void write_staged(const Location& to, void* target, const void* source, size_t b
   });
   staged->bytes = bytes;
   std::memcpy(staged->source.get(), source, bytes);
-  enqueue(to.block->device, *staged, target);
+  const int64_t words[] = {reinterpret_cast<int64_t>(target)};
+  const c10::DeviceIndex device = to.block->device;
+  const int status = has_deferred(device) ? defer(device, *staged, words, std::size(words))
+                                          : staged->enqueue(words);
+  if (status) raise(status);
 }
 
 bool is_bulk(const Device& device, const void* host, size_t bytes) {
@@ -209,17 +220,18 @@ void write_new(void* target, const void* source, size_t bytes) {
 }
 
 void copy(void* target, const void* source, size_t bytes) {
-  begin_command();
   const Location to = locate_or_throw(target, "device copy target");
   const Location from = locate_or_throw(source, "device copy source");
   if (to.block->device != from.block->device) {
+    begin_command();
     std::vector<char> host(bytes);
     read(host.data(), source, bytes);
     return write(target, host.data(), bytes, false);
   }
-  const auto within = std::make_shared<Copy>();
-  within->bytes = bytes;
-  enqueue(to.block->device, *within, target, source);
+  const Handle within = copy_of(to.block->device, bytes);
+  const int64_t words[] = {reinterpret_cast<int64_t>(target), reinterpret_cast<int64_t>(source)};
+  observer().before_repeatable(within, words);
+  if (const int status = within->enqueue(words)) raise(status);
 }
 
 void finish(c10::DeviceIndex index) {

@@ -17,6 +17,7 @@ from torch._prims_common import suggest_memory_format
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.ops.image.filters import Shape, near, scale_of, wide
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.tables import as_table
 
 MOST_BITS = 22
 """Behind the point of a weight; a sum of weighted bytes then fits an int."""
@@ -122,4 +123,5 @@ def _line(
     for row, (begin, found) in enumerate(rows):
         for k, weight in enumerate(found, begin - first[row]):
             weights[row, k] = int(weight * (1 << bits) + (0.5 if weight >= 0 else -0.5))
-    return Line(torch.tensor(first, dtype=torch.int32).to(device), weights.to(device), bits)
+    begins = torch.tensor(first, dtype=torch.int32)
+    return Line(as_table(begins.to(device)), as_table(weights.to(device)), bits)

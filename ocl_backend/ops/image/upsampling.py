@@ -17,6 +17,7 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.ops.image import byte_resizing, resizing
 from ocl_backend.ops.image.filters import Shape, scale_of, wide
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.tables import as_table
 
 Filter = Literal["triangle", "wide cubic"]
 """They widen where they shrink an image."""
@@ -44,7 +45,7 @@ def weights(
     for row in range(out):
         first, taps = wide(SHAPES[name], row, size, scale)
         matrix[row, first : first + len(taps)] = torch.tensor(taps, dtype=torch.float64)
-    return matrix.to(dtype).to(device)
+    return as_table(matrix.to(dtype).to(device))
 
 
 def _matrices(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import stored
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.tables import as_table
 
 DIRECT = 64
 """Up to this length a transform is one product."""
@@ -128,7 +129,7 @@ def _bluestein(x: Tensor, sign: int) -> Tensor:
 def _on_device(numbers: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return complex numbers as a tensor of pairs of `dtype`."""
     pairs = torch.from_numpy(numbers.view(np.float64).reshape(*numbers.shape, 2))
-    return pairs.to(dtype).to(device)
+    return as_table(pairs.to(dtype).to(device))
 
 
 @lru_cache(maxsize=256)

@@ -359,7 +359,8 @@ def operators() -> dict[str, Callable[..., Tensor]]:
     """Return an implementation for every overload of the table's rows that torch wants from us.
 
     Those are the overloads that have a CPU kernel and no composite one: what torch makes of other
-    operators arrives here by itself. Gradients are ours even so: a composition is several launches.
+    operators arrives here by itself. Gradients are ours even so, since a composition is several
+    launches, and `RESIZED`.
     """
     found = {}
     for row in dict.fromkeys(row.partition(":")[0] for row in ROWS):
@@ -378,12 +379,15 @@ def _is_ours(name: str) -> bool:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     try:
         composed = any(has(name, key) for key in COMPOSITE) and "_backward" not in name
-        return has(name, "CPU") and not composed
+        return name in RESIZED or (has(name, "CPU") and not composed)
     except RuntimeError:  # an overload of TorchScript's, unknown to the dispatcher
         return False
 
 
 COMPOSITE = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
+LOGICAL = "logical_and", "logical_not", "logical_or", "logical_xor"
+RESIZED = {f"aten::{name}" for name in ("abs", "nan_to_num", *LOGICAL)}
+"""torch makes these of a result without items, which it resizes: no call like that is recalled."""
 
 OPERATORS = operators()
 """Implementations by aten name."""

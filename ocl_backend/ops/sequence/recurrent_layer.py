@@ -25,6 +25,7 @@ from ocl_backend.ops.sequence.recurrent_kernels import (
     rows_of_group,
 )
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.tables import as_table
 from oclgen.opencl.device import devices
 
 
@@ -136,7 +137,11 @@ def recurrent_layer_backward(
         None if t is None else t.contiguous() for t in (h_0, c_0, grad_y, grad_h, grad_c)
     )
     case = replace(
-        case, is_backward=True, has_y=grad_y is not None, has_h=grad_h is not None, has_c=grad_c is not None
+        case,
+        is_backward=True,
+        has_y=grad_y is not None,
+        has_h=grad_h is not None,
+        has_c=grad_c is not None,
     )
     grad_x, grads = None, []
     grad_h_0, grad_c_0 = torch.empty_like(h_0), None if c_0 is None else torch.empty_like(c_0)
@@ -184,7 +189,7 @@ def _table(device: torch.device, sizes: tuple[int, ...]) -> Tensor:
     for size in sizes:
         rows.append((count, size))
         count += size
-    return torch.tensor(rows, dtype=torch.int32).to(device)
+    return as_table(torch.tensor(rows, dtype=torch.int32).to(device))
 
 
 def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: int) -> Case:
@@ -196,7 +201,11 @@ def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: in
 
 def _as_kept(weight: Tensor, case: Case) -> Tensor:
     """Return weights [gates, hidden] as the backward kernel reads them."""
-    return (weight.to(torch.float32 if case.weight_type.value == case.weight_type.storage else weight.dtype)).contiguous()
+    return (
+        weight.to(
+            torch.float32 if case.weight_type.value == case.weight_type.storage else weight.dtype
+        )
+    ).contiguous()
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
