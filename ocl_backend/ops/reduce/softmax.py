@@ -6,7 +6,7 @@ sums come from the generator of reductions, and one elementwise kernel finishes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,15 +16,18 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels import softmax_rows
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.reduction_kernels import Reduction
-from ocl_backend.ops.reduce.reductions import SUM, amax, reduce
+from ocl_backend.ops.reduce.reductions import SUM, amax, dims_of, reduce
 
 SUM_EXP = Reduction("sum_exp", "a + b", "0", "exp(x - center)")
+FINITE_SUM_EXP = Reduction("finite_sum_exp", "a + b", "0", "exp(x - (isinf(center) ? 0 : center))")
+"""Of infinite items it is 0 or infinite, and not NaN."""
 
 FINISH = {
     "softmax": "exp(self - largest) / total",
     "log_softmax": "self - largest - log(total)",
     "softmax_backward": "output * (grad_output - total)",
     "log_softmax_backward": "grad_output - exp(output) * total",
+    "logsumexp": "log(total) + (isinf(largest) ? (T)(0) : largest)",
 }
 
 
@@ -46,6 +49,36 @@ def softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype)
 def log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return grad - exp(output) * sum(grad) along `dim`."""
     return _backward("log_softmax_backward", grad, output, dim)
+
+
+def logsumexp(x: Tensor, dims: Sequence[int], keepdim: bool = False) -> Tensor:
+    """Return log(sum(exp(x))) over `dims`, over all if there are none; of integers as floats."""
+    dims = dims_of(dims, x.dim())
+    if not x.numel():
+        out = x.exp().sum(dims, True).log()
+    elif x.is_complex():
+        center = amax(x.real, dims, True)
+        center = center.masked_fill(center.isinf(), 0)
+        out = (x - center).exp().sum(dims, True).log() + center
+    else:
+        out = _logsumexp(x if x.is_floating_point() else x.to(torch.get_default_dtype()), dims)
+    return out if keepdim else out.squeeze(dims)
+
+
+def _logsumexp(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return it of floats, with the reduced dimensions."""
+    largest = amax(x, dims, True)
+    total = reduce(FINITE_SUM_EXP, x, dims, True, _wide(x.dtype), center=largest)
+    out = torch.empty_like(largest)
+    operands = (
+        Operand("largest", x.dtype),
+        Operand("total", total.dtype),
+        Operand("out", x.dtype, "output"),
+    )
+    value = "double" if x.dtype is torch.float64 else "float"
+    kernel = Kernel("logsumexp", value, operands, f"const T out = {FINISH['logsumexp']};")
+    launch(kernel, out.shape, (largest, total, out))
+    return out
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -99,6 +132,8 @@ def _kernel(name: str, first: str, second: str, out: Tensor, *inputs: Tensor) ->
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "logsumexp": logsumexp,
+    "logsumexp.out": into(logsumexp),
     "_softmax": softmax,
     "_softmax.out": into(softmax),
     "_log_softmax": log_softmax,
