@@ -60,3 +60,14 @@ def image_strides(shape: torch.Size, pixels: bool) -> tuple[int, ...]:
 def _is_last(model: Tensor) -> bool:
     wanted = FORMATS.get(model.dim())
     return wanted is not None and model.is_contiguous(memory_format=wanted)
+
+
+def as_rows(x: Tensor, axis: int) -> Tensor:
+    """Return x with its items along `axis` as dense rows, [rows, size]."""
+    return x.movedim(axis, -1).reshape(-1, x.shape[axis]).contiguous()
+
+
+def from_rows(rows: Tensor, like: Tensor, axis: int) -> Tensor:
+    """Return dense rows as a tensor shaped as `like` but along `axis`."""
+    moved = like.movedim(axis, -1)
+    return rows.view(*moved.shape[:-1], rows.shape[1]).movedim(-1, axis).contiguous()

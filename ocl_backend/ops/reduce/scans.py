@@ -17,6 +17,8 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.memory_formats import as_rows, from_rows
+from ocl_backend.ops.reduce.scan_rows import Scan, scan_rows, serves
 from oclgen.opencl.device import devices
 
 COMBINE = {
@@ -50,6 +52,11 @@ def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     if not x.dim() or not x.numel():
         return out.copy_(x)
     size = x.shape[axis]
+    if _has_groups(x, axis):
+        rows = as_rows(x, axis)
+        scanned = torch.empty_like(rows, dtype=dtype)
+        scan_rows(Scan(COMBINE[name], NEUTRAL[name]), rows, scanned)
+        return from_rows(scanned, x, axis)
     chunk = _chunk(x, axis)
     shape = list(x.shape)
     shape[axis] = -(-size // chunk)
@@ -104,6 +111,15 @@ def _completed(name: str, out: Tensor, total: Tensor, axis: int, chunk: int, hel
     strides = {"k": _only(axis, out.dim()), "total": _without(axis, before)}
     launch(kernel, out.shape, (out, before, chunk, before.stride(axis)), strides)
     return out
+
+
+def _has_groups(x: Tensor, axis: int) -> bool:
+    """Say whether groups of a GPU scan x: along dense rows, or where lines are few."""
+    limits = devices()[x.get_device()].limits
+    if not serves(limits):
+        return False
+    is_dense = axis == x.dim() - 1 and x.is_contiguous()
+    return is_dense or x.numel() // x.shape[axis] < vectors.busy_items(limits)
 
 
 def _chunk(x: Tensor, axis: int) -> int:
@@ -164,6 +180,13 @@ def _extreme_helper(name: str, better: str) -> Callable[[Tensor, Tensor, Tensor,
 
     def helper(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
         axis = axis_of(dim, x.dim())
+        if x.numel() and x.dim() and _has_groups(x, axis):
+            rows = as_rows(x, axis)
+            best, where = torch.empty_like(rows), torch.empty_like(rows, dtype=torch.int64)
+            scan_rows(Scan("", "0", better), rows, best, where)
+            values.copy_(from_rows(best, x, axis))
+            indices.copy_(from_rows(where, x, axis))
+            return
         shape = [1 if d == axis else size for d, size in enumerate(x.shape)]
         steps = ("size", "self_step", "values_step", "indices_step")
         kernel = Kernel(

@@ -19,6 +19,8 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.memory_formats import as_rows, from_rows
+from ocl_backend.ops.sort import sort_groups
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
@@ -144,17 +146,6 @@ def _launch(
     launch(kernel, (len(x), parts), [*tensors, *numbers], {"part": (0, 1), **walked})
 
 
-def _rows(x: Tensor, axis: int) -> Tensor:
-    """Return x with its items along `axis` as dense rows, [rows, size]."""
-    return x.movedim(axis, -1).reshape(-1, x.shape[axis]).contiguous()
-
-
-def _back(rows: Tensor, like: Tensor, axis: int) -> Tensor:
-    """Return rows as a tensor shaped as `like` but along `axis`."""
-    moved = like.movedim(axis, -1)
-    return rows.view(*moved.shape[:-1], rows.shape[1]).movedim(-1, axis).contiguous()
-
-
 def sort(
     x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -162,19 +153,21 @@ def sort(
     axis = axis_of(dim, x.dim())
     if x.dim() == 0 or not x.numel():
         return x.clone(), torch.zeros(x.shape, dtype=torch.int64, device=x.device)
-    keys, order = _sorted(_rows(x, axis), descending)
-    return _back(keys, x, axis), _back(order, x, axis)
+    keys, order = _sorted(as_rows(x, axis), descending)
+    return from_rows(keys, x, axis), from_rows(order, x, axis)
 
 
 def _sorted(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     """Return the sorted rows, and where their items were."""
-    size = rows.shape[1]
+    size, limits = rows.shape[1], devices()[rows.get_device()].limits
+    if sort_groups.serves(limits, size):
+        return sort_groups.sorted_rows(rows, descending)
     keys = torch.empty_like(rows)
     order = torch.empty(rows.shape, dtype=torch.int64, device=rows.device)
     _launch("runs", descending, -(-size // RUN), [rows, keys, order], [RUN, size])
     length = RUN
     spare = (torch.empty_like(keys), torch.empty_like(order)) if size > RUN else (keys, order)
-    most = SHARE["cpu" if devices()[rows.get_device()].limits.kind == "cpu" else "gpu"]
+    most = SHARE["cpu" if limits.kind == "cpu" else "gpu"]
     while length < size:
         share = min(2 * length, most)
         tensors = [keys, order, *spare]
@@ -207,8 +200,8 @@ def topk(
             values.narrow(dim, 0, k).contiguous(), indices.narrow(dim, 0, k).contiguous()
         )  # fmt: skip
     axis = dim % x.dim()
-    keys, order = _selected(_rows(x, axis), k, largest)
-    return _back(keys, x, axis), _back(order, x, axis)
+    keys, order = _selected(as_rows(x, axis), k, largest)
+    return from_rows(keys, x, axis), from_rows(order, x, axis)
 
 
 def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,101 @@
+"""Sorting of dense rows by work-groups: blocks in local memory, then tiles of merged runs.
+
+A block is sorted by registers first, and then merged in pairs in local memory. Runs that are longer
+than a block are merged in pairs, a launch for every doubling: each group finds the split of its
+tile (Odeh et al. 2012, "Merge path"), and merges it in local memory.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import rendered
+
+GROUP = 256
+"""Work-items of a group."""
+SHARE = 8
+"""Items of a work-item: they lie in its registers."""
+MOST_BYTES = 12
+"""Local memory of an item, at most: a key of 8 bytes and a position."""
+MOST_ITEMS = 2**31 - 1
+"""Of a row: positions are int."""
+
+
+def serves(limits: Limits, size: int) -> bool:
+    """Say whether groups sort rows of `size` items on a device: a processor's work-items do not."""
+    room = limits.local_bytes >= GROUP * SHARE * MOST_BYTES + 8
+    return limits.kind != "cpu" and limits.max_work_group >= GROUP and room and size <= MOST_ITEMS
+
+
+def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the sorted rows, and where their items were, as int64.
+
+    Args:
+        rows: [rows, size], dense, with items.
+        descending: the order.
+    """
+    count, size = rows.shape
+    device, dtype, block = rows.get_device(), rows.dtype, GROUP * SHARE
+    wide, narrow = torch.int64, torch.int32
+    keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=wide)
+    if size <= block:
+        padded = max(SHARE, 1 << (size - 1).bit_length())
+        launch = _prepared(device, "blocks", dtype, descending, wide, count, size, padded, 1)
+        launch(rows.data_ptr(), keys.data_ptr(), order.data_ptr())
+        return keys, order
+    blocks = ceil_div(size, block)
+    launch = _prepared(device, "blocks", dtype, descending, narrow, count, size, block, blocks)
+    runs, places = torch.empty_like(rows), torch.empty_like(rows, dtype=narrow)
+    launch(rows.data_ptr(), runs.data_ptr(), places.data_ptr())
+    spare = (
+        (torch.empty_like(runs), torch.empty_like(places)) if size > 2 * block else (keys, order)
+    )
+    length = block
+    while length < size:
+        is_last = 2 * length >= size
+        made, kind = ((keys, order), wide) if is_last else (spare, narrow)
+        launch = _prepared(device, "tiles", dtype, descending, kind, count, size, length, blocks)
+        launch(*(part.data_ptr() for part in (runs, places, *made)))
+        (runs, places), spare = made, (runs, places)
+        length *= 2
+    return keys, order
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int,
+    kind: str,
+    dtype: torch.dtype,
+    descending: bool,
+    order: torch.dtype,
+    rows: int,
+    size: int,
+    length: int,
+    blocks: int,
+) -> KernelLaunch:
+    """Prepare a launch of `kind`; `length`: of a padded row or a run, `blocks`: groups of a row."""
+    item = dtype_of(dtype)
+    source = rendered(
+        "sort_groups", package="ocl_backend", kind=kind, dtype=item, descending=descending,
+        group=GROUP, share=SHARE, order="long" if order is torch.int64 else "int",
+    )  # fmt: skip
+    pointers = [Pointer(item.item_bytes), Pointer(item.item_bytes), Pointer(order.itemsize)]
+    at_once = 1
+    if kind == "blocks":
+        at_once = GROUP * SHARE // length
+        numbers: list[Argument] = [np.int64(rows), *map(np.int32, (size, length, blocks))]
+    else:
+        pointers.insert(1, Pointer(4))
+        numbers = list(map(np.int32, (size, length, blocks)))
+    groups = ceil_div(rows, at_once) * blocks
+    arguments: list[Argument] = [*pointers, *numbers]
+    return prepare(device, source, f"sort_{kind}", (groups * GROUP,), arguments, (GROUP,))
