@@ -16,7 +16,6 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
-from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
