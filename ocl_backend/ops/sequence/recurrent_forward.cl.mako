@@ -47,7 +47,7 @@ void recurrent_forward(
     const int steps, const int batch, const int row_of_step, const int row_of_batch,
     const int y_row, const int backwards)
 {
-    __local float h[${2 * R * H}], sums[${R * GH}], parts[${c.parts}];
+    __local float h[${2 * R * H}], sums[${R * c.product.stride}], parts[${c.parts}];
 % if lstm:
     __local float cells[${2 * R * H}];
 % endif
@@ -136,7 +136,7 @@ ${indent}const WIDE x_${g}_${r} = ${load("x", f"row{r} * {GH} + {g * H} + unit")
 <%def name="finish(r)">\
 <%
     at = f"{r * H} + unit"
-    v = [local_load("sums", f"{r * GH + g * H} + unit") + f" + bias_{g}" + f" + x_{g}_{r}" * (g in from_input) for g in gates]
+    v = [local_load("sums", f"{r * c.product.stride + g * H} + unit") + f" + bias_{g}" + f" + x_{g}_{r}" * (g in from_input) for g in gates]
 %>\
             {
                 WIDE hy;

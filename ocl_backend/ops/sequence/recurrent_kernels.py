@@ -50,11 +50,16 @@ TURNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of a work-group's rows with weights; `width` 0 is a GPU's."""
+    """A product of a work-group's rows with weights, and how these lie.
+
+    Of a row of sums `blocks` vectors of a processor, or numbers of a GPU's work-item, are in
+    registers at once.
+    """
 
     columns: int
     terms: int
     tile: int
+    is_wide: bool
     width: int
     lanes: int
     blocks: int
@@ -64,6 +69,26 @@ class Product:
     def part(self) -> int:
         """Terms of a sum that a split has."""
         return ceil_div(self.terms, self.splits)
+
+    @property
+    def across(self) -> int:
+        """Columns whose weights lie side by side."""
+        return self.width * self.blocks if self.is_wide else self.columns
+
+    @property
+    def stride(self) -> int:
+        """Numbers from one row of sums to the next."""
+        return round_up(self.columns, self.across)
+
+    @property
+    def across_turned(self) -> int:
+        """Columns that a work-item lays out: neighbours of a GPU write to neighbours."""
+        return self.across if self.is_wide else 1
+
+    @property
+    def terms_turned(self) -> int:
+        """Terms that it lays out: a cache line of the weights."""
+        return TURNED
 
     @staticmethod
     def of(columns: int, terms: int, tile: int, limits: Limits) -> Product:
@@ -77,13 +102,14 @@ class Product:
         """
         if limits.kind == "cpu":
             width = width_of(columns, limits)
-            blocks = min(limits.vector_sums // 2 // tile, ceil_div(columns, width))
-            return Product(columns, terms, tile, width, 1, max(1, blocks))
+            count = ceil_div(columns, width)
+            passes = ceil_div(count, max(1, limits.vector_sums // tile))
+            return Product(columns, terms, tile, True, width, 1, ceil_div(count, passes))
         most = min(MOST_ITEMS, limits.max_work_group) // LANES * LANES
         blocks = ceil_div(columns, most)
         lanes = round_up(ceil_div(columns, blocks), LANES)
         splits = max(1, min(most // lanes, MOST_SPLITS, terms // LEAST_PART))
-        return Product(columns, terms, tile, 1, lanes, blocks, splits)
+        return Product(columns, terms, tile, False, 1, lanes, blocks, splits)
 
 
 def width_of(items: int, limits: Limits) -> int:
@@ -184,58 +210,46 @@ def rows_of_group(limits: Limits, batch: int) -> int:
     return ceil_div(batch, groups)
 
 
-def turned(case: Case) -> KernelLaunch:
-    """Return the launch that writes weights [gates, hidden] as [hidden, gates]: source, target.
-
-    The forward pass reads them so, in the type of `weight_type`.
-    """
-    rows = case.gates * case.hidden
-    return _prepared_turn(case.device, case.type, case.weight_type, rows, case.hidden)
-
-
 @lru_cache(maxsize=256)
-def _prepared_turn(
-    device: int, source: DType, target: DType, rows: int, columns: int
-) -> KernelLaunch:
-    limits = devices()[device].limits
-    deep = TURNED if limits.kind == "cpu" else 1
+def _turn(case: Case) -> KernelLaunch:
+    """Return the launch that lays out the weights [gates, hidden]: source, target."""
+    product = case.product
     text = rendered(
-        "recurrent_turn", package="ocl_backend", source=source, target=target, rows=rows,
-        columns=columns, deep=deep, across=TURNED,
+        "recurrent_turn", package="ocl_backend", c=product, turned=not case.is_backward,
+        source=case.type, target=case.weight_type,
     )  # fmt: skip
-    sizes = ceil_div(rows, deep), ceil_div(columns, TURNED)
-    spread = vectors.in_groups(sizes, limits)
-    pointers = Pointer(source.item_bytes), Pointer(target.item_bytes)
-    return prepare(device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
+    sizes = product.stride // product.across_turned, ceil_div(product.terms, product.terms_turned)
+    spread = vectors.in_groups(sizes, case.limits)
+    pointers = Pointer(case.type.item_bytes), Pointer(case.weight_type.item_bytes)
+    return prepare(case.device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def forward(case: Case, batch: int) -> LaunchSequence:
+def launched(case: Case, batch: int) -> KernelLaunch | LaunchSequence:
     """Return the launches of all steps.
 
-    Its values are a `data_ptr()` for each pointer of `recurrent_forward.cl.mako` in order, then
-    steps, batch, and rows from step to step, from row to row of the batch, numbers from row to row
-    of y, and whether steps are walked backwards. The turned weights are kept (`LaunchSequence`).
+    Its values are a `data_ptr()` for each pointer of the template in order, then steps, batch, rows
+    from step to step, from row to row of the batch, numbers from row to row of y, and whether steps
+    are walked from the end. How weights are laid out is kept (`LaunchSequence`).
     """
-    walk = _prepared(case, "recurrent_forward", ceil_div(batch, case.tile))
-    count = len(walk.words)
-    room = case.gates * case.hidden**2 * case.weight_type.item_bytes
-    places = (0, count, *range(2, count))
-    parts = Part(turned(case), (1, count)), Part(walk, places)
+    name = "recurrent_backward" if case.is_backward else "recurrent_forward"
+    walk = _prepared(case, name, ceil_div(batch, case.tile))
+    if case.is_backward and not case.is_wide:  # the weights lie as the product reads them
+        return walk
+    count, product = len(walk.words), case.product
+    room = product.stride * product.terms * case.weight_type.item_bytes
+    at = 0 if case.is_backward else 1
+    places = *range(at), count, *range(at + 1, count)
+    parts = Part(_turn(case), (at, count)), Part(walk, places)
     return LaunchSequence(case.device, parts, count, (room,), of_weights=1)
-
-
-def backward(case: Case, batch: int) -> KernelLaunch:
-    """Return the launch of all steps backwards; values as those of `forward`."""
-    return _prepared(case, "recurrent_backward", ceil_div(batch, case.tile))
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
-    product = rendered(
+    function = rendered(
         "recurrent_product", package="ocl_backend", c=case.product, weight=case.weight_type
     )
-    source = rendered(name, package="ocl_backend", c=case, product=product)
+    source = rendered(name, package="ocl_backend", c=case, product=function)
     bytes_of = {"weight": case.weight_type.item_bytes, "table": 4}
     names = re.findall(r"\*(\w+), const long", source)
     arguments: list[Argument] = [

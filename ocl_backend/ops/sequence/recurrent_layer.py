@@ -20,8 +20,7 @@ from ocl_backend.ops.sequence.recurrent_kernels import (
     MODES,
     SAVED,
     Case,
-    backward,
-    forward,
+    launched,
     rows_of_group,
 )
 from ocl_backend.runtime import capture
@@ -100,7 +99,7 @@ def recurrent_layer(
         given += [] if c_0 is None or kind != "lstm" else [c_0[d]]
         given += [y[..., d * hidden :], h_n[d], *_if(c_n if kind == "lstm" else None, d)]
         given += [saved[d]] * bool(case.saves) + ([] if walk.table is None else [walk.table])
-        forward(case, walk.batch)(*(t.data_ptr() for t in given), *walk.rows, width, d)
+        launched(case, walk.batch)(*(t.data_ptr() for t in given), *walk.rows, width, d)
     return y, h_n, c_n, saved, x.new_empty(0)
 
 
@@ -147,12 +146,12 @@ def recurrent_layer_backward(
         before = x.new_empty((len(flat), hidden))
         shares = (part if part is None else part[d] for part in (grad_h, grad_c))
         given = [
-            _as_kept(w_hidden, case), h_0[d], *_if(c_0, d), y[..., d * hidden :],
+            w_hidden.contiguous(), h_0[d], *_if(c_0, d), y[..., d * hidden :],
             *[saved[d]] * bool(case.saves), *[grad_y[..., d * hidden :]] * case.has_y, *shares,
             gates, *[at_hidden] * (kind == "gru"), before, grad_h_0[d], *_if(grad_c_0, d), walk.table,
         ]  # fmt: skip
         pointers = (t.data_ptr() for t in given if t is not None)
-        backward(case, walk.batch)(*pointers, *walk.rows, width, d)
+        launched(case, walk.batch)(*pointers, *walk.rows, width, d)
         if mask[0]:
             part = gates @ w_input
             grad_x = part if grad_x is None else grad_x.add_(part)
@@ -192,11 +191,6 @@ def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: in
     tile = rows_of_group(devices()[device].limits, walk.batch)
     packed = walk.table is not None
     return Case(device, x.dtype, kind, hidden, tile, biased, packed, saves)
-
-
-def _as_kept(weight: Tensor, case: Case) -> Tensor:
-    """Return weights [gates, hidden] as the backward kernel reads them."""
-    return (weight.to(torch.float32 if case.weight_type.value == case.weight_type.storage else weight.dtype)).contiguous()
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
