@@ -71,6 +71,11 @@ class Product:
         return ceil_div(self.terms, self.splits)
 
     @property
+    def parts(self) -> int:
+        """Sums that splits hand over, 1 at least."""
+        return max(1, (self.splits - 1) * self.blocks * self.tile * self.lanes)
+
+    @property
     def across(self) -> int:
         """Columns whose weights lie side by side."""
         return self.width * self.blocks if self.is_wide else self.columns
@@ -187,8 +192,7 @@ class Case:
     @property
     def parts(self) -> int:
         """Sums that splits hand over."""
-        product = self.product
-        return max(1, (product.splits - 1) * product.blocks * product.tile * product.lanes)
+        return self.product.parts
 
     @property
     def prelude(self) -> str:
@@ -200,14 +204,20 @@ class Case:
         return text
 
 
-def rows_of_group(limits: Limits, batch: int) -> int:
-    """Return how many rows of the batch a work-group has.
+def rows_of_group(limits: Limits, mode: Mode, batch: int, hidden: int) -> int:
+    """Return how many rows of the batch a work-group has; 0 if local memory has no room for one.
 
     The weights are read once for all of them, but compute units must not be idle.
     """
+    sizes = GATES[mode] * hidden, hidden
     most = MOST_ROWS if limits.kind == "cpu" else MOST_ROWS // 2
     groups = max(ceil_div(batch, most), min(batch, limits.compute_units))
-    return ceil_div(batch, groups)
+    for tile in range(ceil_div(batch, groups), 0, -1):
+        products = Product.of(*sizes, tile, limits), Product.of(*sizes[::-1], tile, limits)
+        rows = 4 * hidden + sizes[0] + max(product.stride for product in products)
+        if 4 * (tile * rows + max(p.parts for p in products)) <= limits.most_local_bytes:
+            return tile
+    return 0
 
 
 @lru_cache(maxsize=256)
@@ -258,10 +268,3 @@ def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
     ]
     items = groups * case.items
     return prepare(case.device, source, name, (items,), arguments, (case.items,))
-
-
-def is_faster(
-    limits: Limits, mode: Mode, item_bytes: int, batch: int, hidden: int, learns: bool
-) -> bool:
-    """Say whether one launch for all steps is faster than a product and more for each step."""
-    return True

@@ -135,7 +135,11 @@ def recurrent_layer_backward(
         None if t is None else t.contiguous() for t in (h_0, c_0, grad_y, grad_h, grad_c)
     )
     case = replace(
-        case, is_backward=True, has_y=grad_y is not None, has_h=grad_h is not None, has_c=grad_c is not None
+        case,
+        is_backward=True,
+        has_y=grad_y is not None,
+        has_h=grad_h is not None,
+        has_c=grad_c is not None,
     )
     grad_x, grads = None, []
     grad_h_0, grad_c_0 = torch.empty_like(h_0), None if c_0 is None else torch.empty_like(c_0)
@@ -188,7 +192,7 @@ def _table(device: torch.device, sizes: tuple[int, ...]) -> Tensor:
 
 def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: int) -> Case:
     device = x.get_device()
-    tile = rows_of_group(devices()[device].limits, walk.batch)
+    tile = rows_of_group(devices()[device].limits, kind, walk.batch, hidden)
     packed = walk.table is not None
     return Case(device, x.dtype, kind, hidden, tile, biased, packed, saves)
 

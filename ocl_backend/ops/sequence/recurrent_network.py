@@ -7,7 +7,6 @@ gradients, and all that no kernel serves, are torch's composition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +16,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter, functional
 
-from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode, is_faster
+from ocl_backend.ops.sequence.recurrent_choice import is_faster
+from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode
 from oclgen.opencl.device import devices
 
 SERVED = torch.float32, torch.float16, torch.bfloat16
@@ -94,10 +94,9 @@ def _is_served(network: Network) -> bool:
         return False
     if x.dtype not in SERVED or not _fits(network):
         return False
-    steps, batch, hidden = _sizes(network)
-    dtype = _dtype(x)
+    _, batch, hidden = _sizes(network)
     limits = devices()[x.get_device()].limits
-    return is_faster(limits, network.mode, dtype.itemsize, batch, hidden, network.is_learning)
+    return is_faster(limits, network.mode, _dtype(x), batch, hidden, network.is_learning)
 
 
 def _fits(network: Network) -> bool:
@@ -122,9 +121,13 @@ def _fits(network: Network) -> bool:
         if any(p.shape != shape for p, shape in zip(found, shapes, strict=True)):
             return False
     sizes = network.sizes
-    return sum(sizes) == len(network.x) and sizes == tuple(sorted(sizes, reverse=True)) and (
-        sizes[-1] > 0
-    ) if sizes else True
+    return (
+        sum(sizes) == len(network.x)
+        and sizes == tuple(sorted(sizes, reverse=True))
+        and (sizes[-1] > 0)
+        if sizes
+        else True
+    )
 
 
 def _sizes(network: Network) -> tuple[int, int, int]:
@@ -169,7 +172,10 @@ def _backward(*given: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None,
         with torch._C._AutoDispatchBelowAutograd():
             return torch.ops.aten._cudnn_rnn_backward(*given)
     x, weights, per_direction, _, h_0, c_0, _, *grads = given[:10]
-    mode, batch_first, both_ways, sizes, mask = MODES[given[10]], *(given[i] for i in (14, 17, 18, 21))
+    mode, batch_first, both_ways, sizes, mask = (
+        MODES[given[10]],
+        *(given[i] for i in (14, 17, 18, 21)),
+    )
     states = [h_0] if c_0 is None else [h_0, c_0]
     rest = per_direction == 4, 1, 0.0, False, both_ways
     hx = states if mode == "lstm" else h_0
