@@ -118,7 +118,7 @@ class Product:
 
 
 def width_of(items: int, limits: Limits) -> int:
-    """Return how many items a processor's vector has where a row has so many at least.
+    """Return the items of a processor's vector, no more than a row has.
 
     Shorter vectors would ask for alignment (`vectors.at_once`).
     """
