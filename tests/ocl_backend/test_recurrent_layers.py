@@ -103,6 +103,18 @@ def test_changed_weights_are_read_anew(device: Any) -> None:
         assert relative(twin(home)[0], network(x)[0]) <= 2e-6
 
 
+def test_a_compiled_network_learns(device: Any) -> None:
+    """The compiler breaks its graph at such a network, and must not trace what serves it."""
+    torch.manual_seed(0)
+    network, x = nn.GRU(4, 9), torch.randn(6, 3, 4)
+    twin = deepcopy(network).to(place(device))
+    torch.compile(twin)(x.to(place(device)))[0].sum().backward()
+    network(x)[0].sum().backward()
+    for ours, theirs in zip(twin.parameters(), network.parameters(), strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        assert relative(ours.grad, theirs.grad) <= 2e-6
+
+
 def test_long_steps_are_left_to_products() -> None:
     """Sizes at which a work-group alone, or without matrix units, would be slower."""
     half = torch.bfloat16

@@ -74,21 +74,27 @@ def register() -> None:
 
 def _serve(mode: Mode, overload: Any, x: Tensor, *given: Any) -> tuple[Tensor, ...]:
     packed = overload._overloadname == "data"
-    states = given[1] if packed else given[0]
-    network = Network(
-        mode, x, tuple(given[0].tolist()) if packed else (),
-        (states,) if isinstance(states, Tensor) else tuple(states),
-        tuple(given[1 + packed]), *given[2 + packed :], *[False] * packed,
-    )  # fmt: skip
-    if not _is_served(network):
-        return tuple(overload._op_dk(COMPOSED, x, *given))
-    return _run(network)
+    if _are_plain([x, *given[:packed]]):  # sizes of fake tensors have no values
+        states = given[packed]
+        network = Network(
+            mode, x, tuple(given[0].tolist()) if packed else (),
+            (states,) if isinstance(states, Tensor) else tuple(states),
+            tuple(given[1 + packed]), *given[2 + packed :], *[False] * packed,
+        )  # fmt: skip
+        if _is_served(network):
+            return _run(network)
+    return tuple(overload._op_dk(COMPOSED, x, *given))
+
+
+def _are_plain(tensors: Sequence[Tensor]) -> bool:
+    """Say whether the tensors are of no other class, and not nested: all have sizes and memory."""
+    return all(type(t) in (Tensor, Parameter) and not t.is_nested for t in tensors)
 
 
 def _is_served(network: Network) -> bool:
     """Say whether kernels serve the call, and are faster than what torch composes it of."""
     tensors, x = network.tensors, network.x
-    if any(type(t) not in (Tensor, Parameter) for t in tensors) or not x.numel():
+    if not _are_plain(tensors) or not x.numel():
         return False
     if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
         return False
