@@ -90,6 +90,18 @@ def test_the_last_state_alone_learns(device: Any, kind: Any) -> None:
     assert relative(ours, learn(network, x)) <= 2e-6
 
 
+@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
+def test_a_program_may_overwrite_the_sequence(device: Any, kind: Any) -> None:
+    torch.manual_seed(0)
+    network, x = kind(4, 9), torch.randn(6, 3, 4)
+    twin = deepcopy(network).to(place(device))
+    twin(x.to(place(device)))[0].relu_().sum().backward()
+    network(x)[0].relu_().sum().backward()
+    for ours, theirs in zip(twin.parameters(), network.parameters(), strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        assert relative(ours.grad, theirs.grad) <= 2e-6
+
+
 def test_changed_weights_are_read_anew(device: Any) -> None:
     """The order in which weights are read is kept from call to call."""
     torch.manual_seed(0)

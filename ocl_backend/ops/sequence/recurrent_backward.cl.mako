@@ -23,7 +23,7 @@ product   the function of that name, of `recurrent_product`
         return f"{name}[{at}] = {value};" if V == 1 else f"vstore{V}({value}, 0, {name} + {at});"
     def store(name, at, value):
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
-    inputs = ["weight", "h_0", *["c_0"] * lstm, "y", *["saved"] * bool(c.saves),
+    inputs = ["weight", "h_0", *["c_0"] * lstm, "saved",
               *["grad_y"] * c.has_y, *["grad_h"] * c.has_h, *["grad_c"] * c.has_c]
     rests = gru or c.packed
     states = [*["cells"] * lstm, *["rest"] * rests]
@@ -118,7 +118,6 @@ ${bend(r)}
 <%
     state, sums = f"{r * H} + unit", f"{r * c.product.stride} + unit"
     kept = f"row{r} * {c.saves * H} + unit"
-    old = f"has_before{r} ? {load('y', f'before{r} * y_row + unit')} : {load('h_0', f'(long)b{r} * {H} + unit')}"
     names = {"lstm": "ifgo", "gru": "rzm"}.get(c.mode, "x")
 %>\
 % if c.packed:
@@ -137,7 +136,7 @@ ${bend(r)}
                 const WIDE grad = ${local_load("carried", sums)}${" + " + local_load("rest", f"now + {state}") if rests else ""}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
                 WIDE old;
                 if (has_before${r})
-                    old = ${load("y", f"before{r} * y_row + unit")};
+                    old = ${load("saved", f"before{r} * {c.saves * H} + {(c.saves - 1) * H} + unit")};
                 else
                     old = ${load("h_0", f"(long)b{r} * {H} + unit")};
 % if lstm:
@@ -162,7 +161,7 @@ ${bend(r)}
                 const WIDE grad_r = grad_n * m * r * (1 - r), grad_m = grad_n * r;
                 ${store("grad_gates", f"row{r} * {GH} + {2 * H} + unit", "grad_n")}
 % else:
-                const WIDE value = ${load("y", f"row{r} * y_row + unit")};
+                const WIDE value = ${load("saved", f"{kept}")};
 % if c.mode == "rnn_tanh":
                 const WIDE grad_x = grad * (1 - value * value);
 % else:

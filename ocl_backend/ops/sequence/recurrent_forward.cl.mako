@@ -25,7 +25,7 @@ product   the function of that name, of `recurrent_product`
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
     inputs = ["x", "weight", *["bias", "hidden_bias"] * c.biased, "h_0", *["c_0"] * lstm]
     outputs = ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(c.saves)]
-    kept = ["i", "f", "g", "o", "cy"] if lstm else ["r", "z", "n", "m"]
+    kept = {"lstm": ["i", "f", "g", "o", "cy"], "gru": ["r", "z", "n", "m"]}.get(c.mode, [])
 %>\
 ${c.prelude}
 #define SIGMOID(x) (1 / (1 + exp(-(x))))
@@ -160,7 +160,7 @@ ${indent}const WIDE x_${g}_${r} = ${load("x", f"row{r} * {GH} + {g * H} + unit")
                     hy = n + z * (${local_load("h", f"now + {at}")} - n);
 % endif
                     ${store("y", f"row{r} * y_row + unit", "hy")}
-% for index, value in enumerate(kept[:c.saves]):
+% for index, value in enumerate([*kept, "hy"][:c.saves]):
                     ${store("saved", f"row{r} * {c.saves * H} + {index * H} + unit", value)}
 % endfor
                 }

@@ -34,8 +34,9 @@ Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 MODES: tuple[Mode, ...] = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 """By the number that `_cudnn_rnn` gives them."""
 GATES: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-SAVED: dict[Mode, int] = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
-"""Numbers that a unit of the hidden state keeps of a step for the backward pass."""
+SAVED: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 6, "gru": 5}
+"""Numbers that a unit of the hidden state keeps of a step for the backward pass, itself among them:
+a program may overwrite y."""
 LANES, MOST_ITEMS = 32, 1024
 """A GPU's work-groups have whole warps, and no more work-items than this."""
 LEAST_PART, MOST_SPLITS = 8, 8

@@ -124,7 +124,7 @@ def recurrent_layer_backward(
 ) -> tuple[Tensor | None, Tensor, Tensor | None, list[Tensor]]:
     """Return the gradients of x, h_0, c_0 and all weights; arguments as of `recurrent_layer`."""
     walk, kind = _walk(x, batch_first, batch_sizes), MODES[mode]
-    flat, width = x.reshape(-1, x.shape[-1]), y.shape[-1]
+    flat, width = x.reshape(-1, x.shape[-1]), (1 + both_ways) * hidden
     case = _case(x, walk, kind, hidden, False, SAVED[kind])
     h_0, grads_given = h_0.contiguous(), [_dense(g) for g in (grad_y, grad_h, grad_c)]
     c_0, has = _dense(c_0), [grad is not None for grad in grads_given]
@@ -140,9 +140,8 @@ def recurrent_layer_backward(
         of_y, *of_ends = grads_given
         reached = [*([] if of_y is None else [of_y[..., d * hidden :]]), *_each(of_ends, d)]
         given = [
-            w_hidden.contiguous(), h_0[d], *_each([c_0], d), y[..., d * hidden :],
-            *[saved[d]] * bool(case.saves), *reached, gates, *[at_hidden] * (kind == "gru"),
-            before, grad_h_0[d], *_each([grad_c_0], d),
+            w_hidden.contiguous(), h_0[d], *_each([c_0], d), saved[d], *reached, gates,
+            *[at_hidden] * (kind == "gru"), before, grad_h_0[d], *_each([grad_c_0], d),
         ]  # fmt: skip
         _run(case, walk, given, width, d)
         if mask[0]:

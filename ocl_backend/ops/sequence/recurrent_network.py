@@ -170,6 +170,8 @@ def _run(network: Network) -> tuple[Tensor, ...]:
             network.both_ways, network.sizes, None,
         )  # fmt: skip
         lasts.append(last)
+    if learning:  # autograd would refuse a program that overwrites y, which no gradient reads
+        y = torch.ops.aten._unsafe_view(y, y.shape)
     if network.layers == 1:
         return y, *lasts[0][: len(states)]
     return y, *(torch.cat(parts) for parts in list(zip(*lasts, strict=True))[: len(states)])
