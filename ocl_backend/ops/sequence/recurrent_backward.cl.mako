@@ -23,7 +23,7 @@ product   the function of that name, of `recurrent_product`
         return f"{name}[{at}] = {value};" if V == 1 else f"vstore{V}({value}, 0, {name} + {at});"
     def store(name, at, value):
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
-    inputs = ["weight", "h_0", *["c_0"] * lstm, "y", *["saved"] * bool(c.saves),
+    inputs = ["weight", "h_0", *["c_0"] * lstm, "saved",
               *["grad_y"] * c.has_y, *["grad_h"] * c.has_h, *["grad_c"] * c.has_c]
     rests = gru or c.packed
     states = [*["cells"] * lstm, *["rest"] * rests]
@@ -47,7 +47,7 @@ void recurrent_backward(
     const int steps, const int batch, const int row_of_step, const int row_of_batch,
     const int y_row, const int backwards)
 {
-    __local float carried[${R * H}], gates[${R * GH}], parts[${c.parts}];
+    __local float carried[${R * c.product.stride}], gates[${R * GH}], parts[${c.parts}];
 % for name in states:
     __local float ${name}[${2 * R * H}];
 % endfor
@@ -60,7 +60,7 @@ void recurrent_backward(
 % endfor
     for (int unit = get_local_id(0); unit < ${H}; unit += ${c.items}) {
 % for r in rows:
-        carried[${r * H} + unit] = ${c.type.load("grad_h", f"(long)b{r} * {H} + unit") if c.has_h else 0};
+        carried[${r * c.product.stride} + unit] = ${c.type.load("grad_h", f"(long)b{r} * {H} + unit") if c.has_h else 0};
 % if rests:
         rest[${r * H} + unit] = 0;
 % endif
@@ -107,7 +107,7 @@ ${bend(r)}
 % endif
     for (int unit = get_local_id(0); unit < ${H}; unit += ${c.items}) {
 % for r in rows:
-        ${c.type.store("grad_h_0", f"(long)b{r} * {H} + unit", f"carried[{r * H} + unit]" + f" + rest[last + {r * H} + unit]" * rests)}
+        ${c.type.store("grad_h_0", f"(long)b{r} * {H} + unit", f"carried[{r * c.product.stride} + unit]" + f" + rest[last + {r * H} + unit]" * rests)}
 % if lstm:
         ${c.type.store("grad_c_0", f"(long)b{r} * {H} + unit", f"cells[last + {r * H} + unit]")}
 % endif
@@ -116,8 +116,8 @@ ${bend(r)}
 }
 <%def name="bend(r)">
 <%
-    state, kept = f"{r * H} + unit", f"row{r} * {c.saves * H} + unit"
-    old = f"has_before{r} ? {load('y', f'before{r} * y_row + unit')} : {load('h_0', f'(long)b{r} * {H} + unit')}"
+    state, sums = f"{r * H} + unit", f"{r * c.product.stride} + unit"
+    kept = f"row{r} * {c.saves * H} + unit"
     names = {"lstm": "ifgo", "gru": "rzm"}.get(c.mode, "x")
 %>\
 % if c.packed:
@@ -125,7 +125,7 @@ ${bend(r)}
 % for g in gates:
                 ${local_store("gates", f"{r * GH + g * H} + unit", "(WIDE)(0)")}
 % endfor
-                ${local_store("rest", f"next + {state}", local_load("carried", state) + " + " + local_load("rest", f"now + {state}"))}
+                ${local_store("rest", f"next + {state}", local_load("carried", sums) + " + " + local_load("rest", f"now + {state}"))}
 % if lstm:
                 ${local_store("cells", f"next + {state}", local_load("cells", f"now + {state}"))}
 % endif
@@ -133,10 +133,10 @@ ${bend(r)}
 % else:
             {
 % endif
-                const WIDE grad = ${local_load("carried", state)}${" + " + local_load("rest", f"now + {state}") if rests else ""}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
+                const WIDE grad = ${local_load("carried", sums)}${" + " + local_load("rest", f"now + {state}") if rests else ""}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
                 WIDE old;
                 if (has_before${r})
-                    old = ${load("y", f"before{r} * y_row + unit")};
+                    old = ${load("saved", f"before{r} * {c.saves * H} + {(c.saves - 1) * H} + unit")};
                 else
                     old = ${load("h_0", f"(long)b{r} * {H} + unit")};
 % if lstm:
@@ -161,7 +161,7 @@ ${bend(r)}
                 const WIDE grad_r = grad_n * m * r * (1 - r), grad_m = grad_n * r;
                 ${store("grad_gates", f"row{r} * {GH} + {2 * H} + unit", "grad_n")}
 % else:
-                const WIDE value = ${load("y", f"row{r} * y_row + unit")};
+                const WIDE value = ${load("saved", f"{kept}")};
 % if c.mode == "rnn_tanh":
                 const WIDE grad_x = grad * (1 - value * value);
 % else:

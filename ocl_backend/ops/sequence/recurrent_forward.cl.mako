@@ -25,7 +25,7 @@ product   the function of that name, of `recurrent_product`
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
     inputs = ["x", "weight", *["bias", "hidden_bias"] * c.biased, "h_0", *["c_0"] * lstm]
     outputs = ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(c.saves)]
-    kept = ["i", "f", "g", "o", "cy"] if lstm else ["r", "z", "n", "m"]
+    kept = {"lstm": ["i", "f", "g", "o", "cy"], "gru": ["r", "z", "n", "m"]}.get(c.mode, [])
 %>\
 ${c.prelude}
 #define SIGMOID(x) (1 / (1 + exp(-(x))))
@@ -47,7 +47,7 @@ void recurrent_forward(
     const int steps, const int batch, const int row_of_step, const int row_of_batch,
     const int y_row, const int backwards)
 {
-    __local float h[${2 * R * H}], sums[${R * GH}], parts[${c.parts}];
+    __local float h[${2 * R * H}], sums[${R * c.product.stride}], parts[${c.parts}];
 % if lstm:
     __local float cells[${2 * R * H}];
 % endif
@@ -136,7 +136,7 @@ ${indent}const WIDE x_${g}_${r} = ${load("x", f"row{r} * {GH} + {g * H} + unit")
 <%def name="finish(r)">\
 <%
     at = f"{r * H} + unit"
-    v = [local_load("sums", f"{r * GH + g * H} + unit") + f" + bias_{g}" + f" + x_{g}_{r}" * (g in from_input) for g in gates]
+    v = [local_load("sums", f"{r * c.product.stride + g * H} + unit") + f" + bias_{g}" + f" + x_{g}_{r}" * (g in from_input) for g in gates]
 %>\
             {
                 WIDE hy;
@@ -160,7 +160,7 @@ ${indent}const WIDE x_${g}_${r} = ${load("x", f"row{r} * {GH} + {g * H} + unit")
                     hy = n + z * (${local_load("h", f"now + {at}")} - n);
 % endif
                     ${store("y", f"row{r} * y_row + unit", "hy")}
-% for index, value in enumerate(kept[:c.saves]):
+% for index, value in enumerate([*kept, "hy"][:c.saves]):
                     ${store("saved", f"row{r} * {c.saves * H} + {index * H} + unit", value)}
 % endfor
                 }

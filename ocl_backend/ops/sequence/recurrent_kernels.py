@@ -34,8 +34,9 @@ Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 MODES: tuple[Mode, ...] = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 """By the number that `_cudnn_rnn` gives them."""
 GATES: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-SAVED: dict[Mode, int] = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
-"""Numbers that a unit of the hidden state keeps of a step for the backward pass."""
+SAVED: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 6, "gru": 5}
+"""Numbers that a unit of the hidden state keeps of a step for the backward pass, itself among them:
+a program may overwrite y."""
 LANES, MOST_ITEMS = 32, 1024
 """A GPU's work-groups have whole warps, and no more work-items than this."""
 LEAST_PART, MOST_SPLITS = 8, 8
@@ -50,11 +51,16 @@ TURNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of a work-group's rows with weights; `width` 0 is a GPU's."""
+    """A product of a work-group's rows with weights, and how these lie.
+
+    Of a row of sums `blocks` vectors of a processor, or numbers of a GPU's work-item, are in
+    registers at once.
+    """
 
     columns: int
     terms: int
     tile: int
+    is_wide: bool
     width: int
     lanes: int
     blocks: int
@@ -64,6 +70,31 @@ class Product:
     def part(self) -> int:
         """Terms of a sum that a split has."""
         return ceil_div(self.terms, self.splits)
+
+    @property
+    def parts(self) -> int:
+        """Sums that splits hand over, 1 at least."""
+        return max(1, (self.splits - 1) * self.blocks * self.tile * self.lanes)
+
+    @property
+    def across(self) -> int:
+        """Columns whose weights lie side by side."""
+        return self.width * self.blocks if self.is_wide else self.columns
+
+    @property
+    def stride(self) -> int:
+        """Numbers from one row of sums to the next."""
+        return round_up(self.columns, self.across)
+
+    @property
+    def across_turned(self) -> int:
+        """Columns that a work-item lays out: neighbours of a GPU write to neighbours."""
+        return self.across if self.is_wide else 1
+
+    @property
+    def terms_turned(self) -> int:
+        """Terms that it lays out: a cache line of the weights."""
+        return TURNED
 
     @staticmethod
     def of(columns: int, terms: int, tile: int, limits: Limits) -> Product:
@@ -77,17 +108,18 @@ class Product:
         """
         if limits.kind == "cpu":
             width = width_of(columns, limits)
-            blocks = min(limits.vector_sums // 2 // tile, ceil_div(columns, width))
-            return Product(columns, terms, tile, width, 1, max(1, blocks))
+            count = ceil_div(columns, width)
+            passes = ceil_div(count, max(1, limits.vector_sums // tile))
+            return Product(columns, terms, tile, True, width, 1, ceil_div(count, passes))
         most = min(MOST_ITEMS, limits.max_work_group) // LANES * LANES
         blocks = ceil_div(columns, most)
         lanes = round_up(ceil_div(columns, blocks), LANES)
         splits = max(1, min(most // lanes, MOST_SPLITS, terms // LEAST_PART))
-        return Product(columns, terms, tile, 1, lanes, blocks, splits)
+        return Product(columns, terms, tile, False, 1, lanes, blocks, splits)
 
 
 def width_of(items: int, limits: Limits) -> int:
-    """Return how many items a processor's vector has where a row has so many at least.
+    """Return the items of a processor's vector, no more than a row has.
 
     Shorter vectors would ask for alignment (`vectors.at_once`).
     """
@@ -161,8 +193,7 @@ class Case:
     @property
     def parts(self) -> int:
         """Sums that splits hand over."""
-        product = self.product
-        return max(1, (product.splits - 1) * product.blocks * product.tile * product.lanes)
+        return self.product.parts
 
     @property
     def prelude(self) -> str:
@@ -174,68 +205,62 @@ class Case:
         return text
 
 
-def rows_of_group(limits: Limits, batch: int) -> int:
-    """Return how many rows of the batch a work-group has.
+def rows_of_group(limits: Limits, mode: Mode, batch: int, hidden: int) -> int:
+    """Return how many rows of the batch a work-group has; 0 if local memory has no room for one.
 
     The weights are read once for all of them, but compute units must not be idle.
     """
+    sizes = GATES[mode] * hidden, hidden
     most = MOST_ROWS if limits.kind == "cpu" else MOST_ROWS // 2
     groups = max(ceil_div(batch, most), min(batch, limits.compute_units))
-    return ceil_div(batch, groups)
-
-
-def turned(case: Case) -> KernelLaunch:
-    """Return the launch that writes weights [gates, hidden] as [hidden, gates]: source, target.
-
-    The forward pass reads them so, in the type of `weight_type`.
-    """
-    rows = case.gates * case.hidden
-    return _prepared_turn(case.device, case.type, case.weight_type, rows, case.hidden)
+    for tile in range(ceil_div(batch, groups), 0, -1):
+        products = Product.of(*sizes, tile, limits), Product.of(*sizes[::-1], tile, limits)
+        rows = 4 * hidden + sizes[0] + max(product.stride for product in products)
+        if 4 * (tile * rows + max(p.parts for p in products)) <= limits.most_local_bytes:
+            return tile
+    return 0
 
 
 @lru_cache(maxsize=256)
-def _prepared_turn(
-    device: int, source: DType, target: DType, rows: int, columns: int
-) -> KernelLaunch:
-    limits = devices()[device].limits
-    deep = TURNED if limits.kind == "cpu" else 1
+def _turn(case: Case) -> KernelLaunch:
+    """Return the launch that lays out the weights [gates, hidden]: source, target."""
+    product = case.product
     text = rendered(
-        "recurrent_turn", package="ocl_backend", source=source, target=target, rows=rows,
-        columns=columns, deep=deep, across=TURNED,
+        "recurrent_turn", package="ocl_backend", c=product, turned=not case.is_backward,
+        source=case.type, target=case.weight_type,
     )  # fmt: skip
-    sizes = ceil_div(rows, deep), ceil_div(columns, TURNED)
-    spread = vectors.in_groups(sizes, limits)
-    pointers = Pointer(source.item_bytes), Pointer(target.item_bytes)
-    return prepare(device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
+    sizes = product.stride // product.across_turned, ceil_div(product.terms, product.terms_turned)
+    spread = vectors.in_groups(sizes, case.limits)
+    pointers = Pointer(case.type.item_bytes), Pointer(case.weight_type.item_bytes)
+    return prepare(case.device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def forward(case: Case, batch: int) -> LaunchSequence:
+def launched(case: Case, batch: int) -> KernelLaunch | LaunchSequence:
     """Return the launches of all steps.
 
-    Its values are a `data_ptr()` for each pointer of `recurrent_forward.cl.mako` in order, then
-    steps, batch, and rows from step to step, from row to row of the batch, numbers from row to row
-    of y, and whether steps are walked backwards. The turned weights are kept (`LaunchSequence`).
+    Its values are a `data_ptr()` for each pointer of the template in order, then steps, batch, rows
+    from step to step, from row to row of the batch, numbers from row to row of y, and whether steps
+    are walked from the end. How weights are laid out is kept (`LaunchSequence`).
     """
-    walk = _prepared(case, "recurrent_forward", ceil_div(batch, case.tile))
-    count = len(walk.words)
-    room = case.gates * case.hidden**2 * case.weight_type.item_bytes
-    places = (0, count, *range(2, count))
-    parts = Part(turned(case), (1, count)), Part(walk, places)
+    name = "recurrent_backward" if case.is_backward else "recurrent_forward"
+    walk = _prepared(case, name, ceil_div(batch, case.tile))
+    if case.is_backward and not case.is_wide:  # the weights lie as the product reads them
+        return walk
+    count, product = len(walk.words), case.product
+    room = product.stride * product.terms * case.weight_type.item_bytes
+    at = 0 if case.is_backward else 1
+    places = *range(at), count, *range(at + 1, count)
+    parts = Part(_turn(case), (at, count)), Part(walk, places)
     return LaunchSequence(case.device, parts, count, (room,), of_weights=1)
-
-
-def backward(case: Case, batch: int) -> KernelLaunch:
-    """Return the launch of all steps backwards; values as those of `forward`."""
-    return _prepared(case, "recurrent_backward", ceil_div(batch, case.tile))
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
-    product = rendered(
+    function = rendered(
         "recurrent_product", package="ocl_backend", c=case.product, weight=case.weight_type
     )
-    source = rendered(name, package="ocl_backend", c=case, product=product)
+    source = rendered(name, package="ocl_backend", c=case, product=function)
     bytes_of = {"weight": case.weight_type.item_bytes, "table": 4}
     names = re.findall(r"\*(\w+), const long", source)
     arguments: list[Argument] = [
@@ -244,10 +269,3 @@ def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
     ]
     items = groups * case.items
     return prepare(case.device, source, name, (items,), arguments, (case.items,))
-
-
-def is_faster(
-    limits: Limits, mode: Mode, item_bytes: int, batch: int, hidden: int, learns: bool
-) -> bool:
-    """Say whether one launch for all steps is faster than a product and more for each step."""
-    return True

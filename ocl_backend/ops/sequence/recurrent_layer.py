@@ -20,8 +20,7 @@ from ocl_backend.ops.sequence.recurrent_kernels import (
     MODES,
     SAVED,
     Case,
-    backward,
-    forward,
+    launched,
     rows_of_group,
 )
 from ocl_backend.runtime import capture
@@ -37,11 +36,6 @@ class Walk(NamedTuple):
     row_of_step: int
     row_of_batch: int
     table: Tensor | None = None
-
-    @property
-    def rows(self) -> tuple[int, int, int, int]:
-        """What the kernels are told."""
-        return self.steps, self.batch, self.row_of_step, self.row_of_batch
 
 
 def recurrent_layer(
@@ -93,15 +87,15 @@ def recurrent_layer(
     h_n = torch.empty((1 + both_ways, walk.batch, hidden), dtype=x.dtype, device=x.device)
     c_n = torch.empty_like(h_n) if kind == "lstm" else x.new_empty(0)
     saved = x.new_empty((1 + both_ways, len(flat), case.saves * hidden))
-    h_0, c_0 = h_0.contiguous(), None if c_0 is None else c_0.contiguous()
+    h_0, c_0 = h_0.contiguous(), _dense(c_0)
     for d in range(1 + both_ways):
         w_input, w_hidden, *biases = weights[d * per_direction :][:per_direction]
-        given = [flat @ w_input.t(), w_hidden.contiguous(), *(b.contiguous() for b in biases)]
-        given.append(h_0[d])
-        given += [] if c_0 is None or kind != "lstm" else [c_0[d]]
-        given += [y[..., d * hidden :], h_n[d], *_if(c_n if kind == "lstm" else None, d)]
-        given += [saved[d]] * bool(case.saves) + ([] if walk.table is None else [walk.table])
-        forward(case, walk.batch)(*(t.data_ptr() for t in given), *walk.rows, width, d)
+        given = [
+            flat @ w_input.t(), w_hidden.contiguous(), *(bias.contiguous() for bias in biases),
+            h_0[d], *_each([c_0], d), y[..., d * hidden :], h_n[d],
+            *_each([c_n if kind == "lstm" else None], d), *[saved[d]] * bool(case.saves),
+        ]  # fmt: skip
+        _run(case, walk, given, width, d)
     return y, h_n, c_n, saved, x.new_empty(0)
 
 
@@ -131,33 +125,26 @@ def recurrent_layer_backward(
 ) -> tuple[Tensor | None, Tensor, Tensor | None, list[Tensor]]:
     """Return the gradients of x, h_0, c_0 and all weights; arguments as of `recurrent_layer`."""
     walk, kind = _walk(x, batch_first, batch_sizes), MODES[mode]
-    flat, width = x.reshape(-1, x.shape[-1]), y.shape[-1]
+    flat, width = x.reshape(-1, x.shape[-1]), (1 + both_ways) * hidden
     case = _case(x, walk, kind, hidden, False, SAVED[kind])
-    h_0, c_0, grad_y, grad_h, grad_c = (
-        None if t is None else t.contiguous() for t in (h_0, c_0, grad_y, grad_h, grad_c)
-    )
-    case = replace(
-        case,
-        is_backward=True,
-        has_y=grad_y is not None,
-        has_h=grad_h is not None,
-        has_c=grad_c is not None,
-    )
-    grad_x, grads = None, []
+    h_0, grads_given = h_0.contiguous(), [_dense(g) for g in (grad_y, grad_h, grad_c)]
+    c_0, has = _dense(c_0), [grad is not None for grad in grads_given]
+    case = replace(case, is_backward=True, has_y=has[0], has_h=has[1], has_c=has[2])
+    grad_x: Tensor | None = None
+    grads: list[Tensor] = []
     grad_h_0, grad_c_0 = torch.empty_like(h_0), None if c_0 is None else torch.empty_like(c_0)
     for d in range(1 + both_ways):
         w_input, w_hidden = weights[d * per_direction :][:2]
         gates = x.new_empty((len(flat), GATES[kind] * hidden))
         at_hidden = torch.empty_like(gates) if kind == "gru" else gates
         before = x.new_empty((len(flat), hidden))
-        shares = (part if part is None else part[d] for part in (grad_h, grad_c))
+        of_y, *of_ends = grads_given
+        reached = [*([] if of_y is None else [of_y[..., d * hidden :]]), *_each(of_ends, d)]
         given = [
-            _as_kept(w_hidden, case), h_0[d], *_if(c_0, d), y[..., d * hidden :],
-            *[saved[d]] * bool(case.saves), *[grad_y[..., d * hidden :]] * case.has_y, *shares,
-            gates, *[at_hidden] * (kind == "gru"), before, grad_h_0[d], *_if(grad_c_0, d), walk.table,
+            w_hidden.contiguous(), h_0[d], *_each([c_0], d), saved[d], *reached, gates,
+            *[at_hidden] * (kind == "gru"), before, grad_h_0[d], *_each([grad_c_0], d),
         ]  # fmt: skip
-        pointers = (t.data_ptr() for t in given if t is not None)
-        backward(case, walk.batch)(*pointers, *walk.rows, width, d)
+        _run(case, walk, given, width, d)
         if mask[0]:
             part = gates @ w_input
             grad_x = part if grad_x is None else grad_x.add_(part)
@@ -168,8 +155,18 @@ def recurrent_layer_backward(
     return None if grad_x is None else grad_x.view_as(x), grad_h_0, grad_c_0, grads
 
 
-def _if(tensor: Tensor | None, index: int) -> list[Tensor]:
-    return [] if tensor is None else [tensor[index]]
+def _run(case: Case, walk: Walk, given: Sequence[Tensor], width: int, direction: int) -> None:
+    tensors = given if walk.table is None else [*given, walk.table]
+    rows = walk.steps, walk.batch, walk.row_of_step, walk.row_of_batch
+    launched(case, walk.batch)(*(t.data_ptr() for t in tensors), *rows, width, direction)
+
+
+def _dense(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
+def _each(tensors: Sequence[Tensor | None], direction: int) -> list[Tensor]:
+    return [tensor[direction] for tensor in tensors if tensor is not None]
 
 
 def _walk(x: Tensor, batch_first: bool, batch_sizes: Sequence[int]) -> Walk:
@@ -194,18 +191,9 @@ def _table(device: torch.device, sizes: tuple[int, ...]) -> Tensor:
 
 def _case(x: Tensor, walk: Walk, kind: Any, hidden: int, biased: bool, saves: int) -> Case:
     device = x.get_device()
-    tile = rows_of_group(devices()[device].limits, walk.batch)
+    tile = rows_of_group(devices()[device].limits, kind, walk.batch, hidden)
     packed = walk.table is not None
     return Case(device, x.dtype, kind, hidden, tile, biased, packed, saves)
-
-
-def _as_kept(weight: Tensor, case: Case) -> Tensor:
-    """Return weights [gates, hidden] as the backward kernel reads them."""
-    return (
-        weight.to(
-            torch.float32 if case.weight_type.value == case.weight_type.storage else weight.dtype
-        )
-    ).contiguous()
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -7,9 +7,10 @@ gradients, and all that no kernel serves, are torch's composition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter, functional
 
-from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode, is_faster
+from ocl_backend.ops.sequence.recurrent_choice import is_faster
+from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode
 from oclgen.opencl.device import devices
 
 SERVED = torch.float32, torch.float16, torch.bfloat16
@@ -72,21 +74,27 @@ def register() -> None:
 
 def _serve(mode: Mode, overload: Any, x: Tensor, *given: Any) -> tuple[Tensor, ...]:
     packed = overload._overloadname == "data"
-    states = given[1] if packed else given[0]
-    network = Network(
-        mode, x, tuple(given[0].tolist()) if packed else (),
-        (states,) if isinstance(states, Tensor) else tuple(states),
-        tuple(given[1 + packed]), *given[2 + packed :], *[False] * packed,
-    )  # fmt: skip
-    if not _is_served(network):
-        return tuple(overload._op_dk(COMPOSED, x, *given))
-    return _run(network)
+    if _are_plain([x, *given[:packed]]):  # sizes of fake tensors have no values
+        states = given[packed]
+        network = Network(
+            mode, x, tuple(given[0].tolist()) if packed else (),
+            (states,) if isinstance(states, Tensor) else tuple(states),
+            tuple(given[1 + packed]), *given[2 + packed :], *[False] * packed,
+        )  # fmt: skip
+        if _is_served(network):
+            return _run(network)
+    return tuple(overload._op_dk(COMPOSED, x, *given))
+
+
+def _are_plain(tensors: Sequence[Tensor]) -> bool:
+    """Say whether the tensors are of no other class, and not nested: all have sizes and memory."""
+    return all(type(t) in (Tensor, Parameter) and not t.is_nested for t in tensors)
 
 
 def _is_served(network: Network) -> bool:
     """Say whether kernels serve the call, and are faster than what torch composes it of."""
     tensors, x = network.tensors, network.x
-    if any(type(t) not in (Tensor, Parameter) for t in tensors) or not x.numel():
+    if not _are_plain(tensors) or not x.numel():
         return False
     if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
         return False
@@ -94,10 +102,15 @@ def _is_served(network: Network) -> bool:
         return False
     if x.dtype not in SERVED or not _fits(network):
         return False
-    steps, batch, hidden = _sizes(network)
-    dtype = _dtype(x)
-    limits = devices()[x.get_device()].limits
-    return is_faster(limits, network.mode, dtype.itemsize, batch, hidden, network.is_learning)
+    _, batch, hidden = _sizes(network)
+    return _is_faster(x.get_device(), network.mode, _dtype(x), batch, hidden, network.is_learning)
+
+
+@lru_cache(maxsize=1024)
+def _is_faster(
+    device: int, mode: Mode, dtype: torch.dtype, batch: int, hidden: int, learns: bool
+) -> bool:
+    return is_faster(devices()[device].limits, mode, dtype, batch, hidden, learns)
 
 
 def _fits(network: Network) -> bool:
@@ -122,9 +135,8 @@ def _fits(network: Network) -> bool:
         if any(p.shape != shape for p, shape in zip(found, shapes, strict=True)):
             return False
     sizes = network.sizes
-    return sum(sizes) == len(network.x) and sizes == tuple(sorted(sizes, reverse=True)) and (
-        sizes[-1] > 0
-    ) if sizes else True
+    falls = all(before >= after > 0 for before, after in pairwise((*sizes, *sizes[-1:])))
+    return not sizes or (falls and sum(sizes) == len(network.x))
 
 
 def _sizes(network: Network) -> tuple[int, int, int]:
@@ -158,36 +170,48 @@ def _run(network: Network) -> tuple[Tensor, ...]:
             network.both_ways, network.sizes, None,
         )  # fmt: skip
         lasts.append(last)
+    if learning:  # autograd would refuse a program that overwrites y, which no gradient reads
+        y = torch.ops.aten._unsafe_view(y, y.shape)
     if network.layers == 1:
         return y, *lasts[0][: len(states)]
     return y, *(torch.cat(parts) for parts in list(zip(*lasts, strict=True))[: len(states)])
 
 
-def _backward(*given: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor]]:
-    """Return gradients of x, h_0, c_0 and weights, which have gradients themselves if wanted."""
+def _backward(
+    x: Tensor,
+    weights: Sequence[Tensor],
+    per_direction: int,
+    buffer: Tensor,
+    h_0: Tensor,
+    c_0: Tensor | None,
+    *given: Any,
+) -> Any:
+    """Return gradients of x, h_0, c_0 and weights, which have gradients themselves if wanted.
+
+    Those are of torch's composition, which is computed once more.
+    """
     if not torch.is_grad_enabled():
         with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.aten._cudnn_rnn_backward(*given)
-    x, weights, per_direction, _, h_0, c_0, _, *grads = given[:10]
-    mode, batch_first, both_ways, sizes, mask = MODES[given[10]], *(given[i] for i in (14, 17, 18, 21))
+            operator: Any = torch.ops.aten._cudnn_rnn_backward
+            return operator(x, weights, per_direction, buffer, h_0, c_0, *given)
+    _, grad_y, grad_h, grad_c, mode, _, _, _, batch_first, _, _, both_ways, sizes, *_ = given
     states = [h_0] if c_0 is None else [h_0, c_0]
-    rest = per_direction == 4, 1, 0.0, False, both_ways
-    hx = states if mode == "lstm" else h_0
-    operator = getattr(torch.ops.aten, mode)
+    hx, rest = h_0 if c_0 is None else states, (per_direction == 4, 1, 0.0, False, both_ways)
+    operator = getattr(torch.ops.aten, MODES[mode])
     if sizes:
         lengths = torch.tensor(list(sizes), device="cpu")
         results = operator.data._op_dk(COMPOSED, x, lengths, hx, weights, *rest)
     else:
         results = operator.input._op_dk(COMPOSED, x, hx, weights, *rest, batch_first)
-    reached = [(r, g) for r, g in zip(results, grads, strict=False) if g is not None]
-    of = [x, *states, *weights]
-    wanted = [t for t in of if t.requires_grad]
-    found = torch.autograd.grad(
-        [r for r, _ in reached], wanted, [g for _, g in reached], create_graph=True,
-        allow_unused=True,
+    pairs = zip(results, (grad_y, grad_h, grad_c), strict=False)
+    reached, grads = zip(*((r, g) for r, g in pairs if g is not None), strict=True)
+    leaves = [x, *states, *weights]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    found = torch.autograd.grad(reached, wanted, grads, create_graph=True, allow_unused=True)
+    by_leaf = dict(zip(map(id, wanted), found, strict=True))
+    of_x, *of_states = (by_leaf.get(id(leaf)) for leaf in (x, *states))
+    of_weights = [by_leaf.get(id(w)) for w in weights]
+    return (
+        of_x, of_states[0], of_states[1] if c_0 is not None else None,
+        [torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights, strict=True)],
     )  # fmt: skip
-    by_input = dict(zip(map(id, wanted), found, strict=True))
-    x_grad, *more = [by_input.get(id(t)) for t in of]
-    ends = len(states)
-    of_weights = [torch.zeros_like(w) if g is None else g for g, w in zip(more[ends:], weights)]
-    return x_grad, more[0], more[1] if ends > 1 else None, of_weights

@@ -1,8 +1,9 @@
 <%doc>
 out[r][q] = sum over k of in[r][k] * weight[k][q], for the `tile` rows of a work-group.
 
-Neighbouring work-items have neighbouring columns. On GPUs `splits` of them share out a sum, so that
-more loads are in flight; a processor's work-item is alone and has vectors of columns.
+On GPUs neighbouring work-items have neighbouring columns, and `splits` of them share out a sum, so
+that more loads are in flight. A processor's work-item is alone and has `across` columns at once,
+whose weights lie in a block (`recurrent_turn`).
 
 c         ops.sequence.recurrent_kernels.Product: columns, terms, tile, width, blocks, lanes, splits
 weight    how weights are stored
@@ -21,15 +22,17 @@ void product(
     __local float *parts)
 {
     const int lane = get_local_id(0) % ${c.lanes}, split = get_local_id(0) / ${c.lanes};
-% if c.lanes == 1:
-    for (int first = 0; first < ${N}; first += ${V * c.blocks}) {
+% if c.is_wide:
+    for (int first = 0; first < ${c.stride}; first += ${c.across}, weight += ${c.across * K}) {
 % else:
     {
-        const int first = lane;
 % endif
 % for b in blocks:
-        // the last vector overlaps the one before it
-        const int column${b} = min(first + ${b * c.lanes * V}, ${N - V});
+% if c.is_wide:
+        const int column${b} = first + ${b * V}, place${b} = ${b * V};
+% else:
+        const int column${b} = min(lane + ${b * c.lanes}, ${N - 1}), place${b} = column${b};
+% endif
 % for r in rows:
         COLUMNS sum_${b}_${r} = 0;
 % endfor
@@ -37,7 +40,7 @@ void product(
         const int end = ${f"min((split + 1) * {c.part}, {K})" if S > 1 else K};
         for (int k = ${f"split * {c.part}" if S > 1 else 0}; k < end; ++k) {
 % for b in blocks:
-            const COLUMNS weight_${b} = ${vectors.load(weight, "weight", f"k * {N} + column{b}", "1", V)};
+            const COLUMNS weight_${b} = ${vectors.load(weight, "weight", f"k * {c.across} + place{b}", "1", V)};
 % endfor
 % for r in rows:
             const COLUMNS in_${r} = (COLUMNS)(in[${r * K} + k]);
@@ -67,7 +70,7 @@ void product(
 % endif
 % for b in blocks:
 % for r in rows:
-        ${store(f"{r * N} + column{b}", f"sum_{b}_{r}")}
+        ${store(f"{r * c.stride} + column{b}", f"sum_{b}_{r}")}
 % endfor
 % endfor
     }
