@@ -31,6 +31,7 @@ MODULES = (
     "sequence.embedding_bag",
     "tensor.quantized",
     "tensor.shape",
+    "tensor.triangles",
     "tensor.moves",
     "reduce.scans",
     "sort.sorting",

@@ -113,13 +113,22 @@ struct Copy final : Prepared {
   c10::DeviceIndex device = 0;
 };
 
+// Intel's runtime for processors shares out a copy by divisors of its size: 262,148 bytes take it
+// 480 microseconds, 262,144 take 12. What is beyond whole pieces is a command of its own there.
+constexpr size_t kPiece = 1024;
+
 int Copy::submit(const int64_t* resolved) try {
   Device& one = device_at(device);
   Timed timed(device, Activity::kCopy, kWithinDevice, bytes);
-  ocl::check(cl.clEnqueueCopyBuffer(one.queue, buffer_of(resolved[2]), buffer_of(resolved[0]),
-                                    size_t(resolved[3]), size_t(resolved[1]), bytes, 0, nullptr,
-                                    timed.event()),
-             one, "device copy");
+  const size_t rest = one.own_memory || bytes < kPiece ? 0 : bytes % kPiece;
+  const auto copied = [&](size_t first, size_t count, cl_event* event) {
+    ocl::check(cl.clEnqueueCopyBuffer(one.queue, buffer_of(resolved[2]), buffer_of(resolved[0]),
+                                      size_t(resolved[3]) + first, size_t(resolved[1]) + first,
+                                      count, 0, nullptr, event),
+               one, "device copy");
+  };
+  if (rest) copied(bytes - rest, rest, nullptr);
+  copied(0, bytes - rest, timed.event());
   return kOk;
 } catch (...) {
   return fail_with_exception();

@@ -1,6 +1,7 @@
 """Bags of embeddings: rows of a table that are added up, averaged or maximised by bag.
 
-Sums and means have a kernel, the rest is written in terms of other operators; single embeddings are index_select, and `indexing`'s gradient.
+Sums and means have a kernel, the rest is written in terms of other operators; single embeddings are
+index_select, and `indexing`'s gradient.
 """
 
 from __future__ import annotations
