@@ -34,7 +34,8 @@ def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int,
 def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
     """Return the fastest dimension of the target and that of the source, if they differ.
 
-    None as well where the source is broadcast.
+    None as well where the target's fastest is broadcast.
     """
-    a, b = dims[-1], min(dims, key=lambda dim: abs(dim.source))
-    return None if a is b or b.source == 0 else (a, b)
+    moving = [dim for dim in dims if dim.source]
+    a, b = dims[-1], min(moving, key=lambda dim: abs(dim.source), default=dims[-1])
+    return None if a is b or a.source == 0 else (a, b)

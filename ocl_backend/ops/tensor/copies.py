@@ -39,8 +39,9 @@ ROW_BYTES = 128
 """Of a GPU's tile: what its memory hands out at once."""
 GROUP = 256
 """Work-items of a group."""
-ROWS_ITEMS = 1024
-"""Work-items of a CPU's group where each copies an item: some microseconds' work."""
+FEWEST = 16
+"""Work-items of a CPU's group that has some of several rows: Intel's compiler then makes vectors of
+items of different rows, which takes up to ten times as long."""
 BANK_BYTES = 4
 """What a bank of local memory hands out at once."""
 
@@ -61,8 +62,8 @@ WORDS = {
 }
 """What a work-item copies at once where no dtype changes, by bytes, the longest first."""
 INNER_ITEMS = 16
-"""A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
-innermost."""
+"""A dimension shorter than this leaves a CPU's vector units idle: the fastest of the target's that
+is longer goes innermost, or the longest."""
 SHORTEST_RUN = 4
 """Neighbours from which on a work-item of a CPU copies by vectors: shorter runs are walked along
 another dimension."""
@@ -198,7 +199,7 @@ def _by_rows(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> Kern
     pointers, numbers = _arguments(types, (inner, *outer), wide)
     rows, most = prod(dim.size for dim in outer), devices()[device].limits.max_work_group
     across = min(GROUP, 1 << (inner.size - 1).bit_length(), most)
-    down = min(ROWS_ITEMS // across, 1 << (rows - 1).bit_length(), most // across)
+    down = min(max(1, FEWEST // across), 1 << (rows - 1).bit_length(), most // across)
     sizes = round_up(inner.size, across), round_up(rows, down)
     arguments = [*pointers, _index(wide)(rows), *numbers]
     return prepare(device, text, "strided_copy", sizes, arguments, (across, down))
@@ -373,5 +374,4 @@ def _are_long(crossed: tuple[Dim, Dim]) -> bool:
 
 
 def _inner(dims: Sequence[Dim]) -> Dim:
-    fastest = dims[-1]
-    return fastest if fastest.size >= INNER_ITEMS else max(dims)
+    return next((dim for dim in reversed(dims) if dim.size >= INNER_ITEMS), max(dims))
