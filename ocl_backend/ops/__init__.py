@@ -28,6 +28,7 @@ MODULES = (
     "reduce.softmax",
     "tensor.factories",
     "tensor.indexing",
+    "tensor.flattened",
     "sequence.embedding_bag",
     "tensor.quantized",
     "tensor.shape",

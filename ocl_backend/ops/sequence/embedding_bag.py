@@ -1,7 +1,7 @@
-"""Bags of embeddings: rows of a table that are added up, averaged or maximised by bag.
+"""Gradients of embeddings, and bags of them: sums, means and maxima of rows of a table.
 
 Sums and means have a kernel, the rest is written in terms of other operators; single embeddings are
-index_select, and `indexing`'s gradient.
+index_select, and their gradient is here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.kernels.bag_sums import are_worth_it, sum_bags
-from ocl_backend.ops.tensor.indexing import index_select
+from ocl_backend.ops.tensor.indexing import add_slices, are_widened, index_select
 
 SUM, MEAN, MAX = range(3)
 """torch's numbers of the modes."""
@@ -181,7 +181,25 @@ def per_sample_weights_backward(
     return products.sum(1).masked_fill_(indices == padding_idx, 0)
 
 
+def embedding_dense_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_by_freq: bool
+) -> Tensor:
+    """Return the gradient of an embedding's weight: [num_weights, features]."""
+    features = grad.shape[-1]
+    flat = indices.reshape(-1)
+    rows = grad.reshape(-1, features)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
+    if scale_by_freq:
+        ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
+        rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
+    total = grad.new_empty(num_weights, features)
+    dtype = torch.float32 if are_widened(total, rows.numel()) else grad.dtype
+    return add_slices(torch.zeros_like(total, dtype=dtype), 0, flat, rows).to(grad.dtype)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "embedding_dense_backward": embedding_dense_backward,
     "_embedding_bag": embedding_bag,
     "_embedding_bag_forward_only": forward_only,
     "_embedding_bag_backward": embedding_bag_backward,
