@@ -69,7 +69,7 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
     if out.numel():
         numbers = [n for pair in zip(contiguous_strides(shape), shape, strict=True) for n in pair]
         wide = flat.numel() >= 2**31
-        given = (flat, before, out, flat.numel(), many, *numbers)
+        given: list[Tensor | float] = [flat, before, out, flat.numel(), many, *numbers]
         _launch(_positions(mask.dtype, len(shape), wide), flat.numel(), given)
     return out
 
@@ -105,7 +105,7 @@ def _kernel(
     name: str, mask: torch.dtype, operands: Sequence[Operand], numbers: Sequence[str], body: str
 ) -> Kernel:
     value = dtype_of(mask).value
-    parameters = (
+    parameters: tuple[Operand | Scalar, ...] = (
         Operand("first", role="position"),
         Operand("mask", mask, "address"),
         *operands,

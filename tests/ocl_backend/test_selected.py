@@ -78,7 +78,7 @@ def test_bags_are_rounded_once(device: Any, mode: str, dtype: str, columns: int)
     table = torch.randint(-99, 99, (30, columns)).to(getattr(torch, dtype))
     words, starts = torch.randint(0, 30, (301,)), torch.tensor([0, 0, 4, 5, 200, 301])
     for padding in (None, 3):
-        given = {"mode": mode, "padding_idx": padding}
+        given: dict[str, Any] = {"mode": mode, "padding_idx": padding}
         ours = functional.embedding_bag(
             words.to(place(device)), table.to(place(device)), starts.to(place(device)), **given
         )

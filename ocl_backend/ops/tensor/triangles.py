@@ -119,7 +119,7 @@ def _rows_of_triangle(name: str, bits: torch.dtype, width: int, work: int) -> Ke
                 width=items, end=end, many=many, value=value, semicolon="" if many else ";"
             )
             body += text.replace(" * to", "") if many else text
-    parameters = (
+    parameters: tuple[Operand | Scalar, ...] = (
         Operand("row", role="position"),
         Operand("first", role="position"),
         Operand("self", bits, "address", items=width, anywhere=True),
