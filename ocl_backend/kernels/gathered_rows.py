@@ -124,9 +124,7 @@ def _prepared(
     inner = next((dim for dim in reversed(ordered) if dim.is_row and dim.value == 1), None)
     columns = inner.size if inner else 0
     if inner is None:
-        one = Dim(1, 0, 0, tuple(0 for _ in indices))
-        long = (dim for dim in reversed(ordered) if dim.size >= WIDTHS[0])
-        inner = next(long, max(ordered, default=one))
+        inner = ordered[-1] if ordered else Dim(1, 0, 0, tuple(0 for _ in indices))
     outer = [dim for dim in ordered if dim is not inner]
     chunks = ceil_div(inner.size, CHUNK) if columns == 0 or columns >= WIDTHS[-1] else 1
     sizes = [*(dim.size for dim in outer), chunks]

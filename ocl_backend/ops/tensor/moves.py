@@ -45,6 +45,12 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
         for step, size, cut in [(x.stride(axis), x.shape[axis], cuts[axis])]
         for number in (size - cut, cut * step, (cut - size) * step)
     ]
+    is_cpu = are_possible(devices()[x.get_device()].limits)
+    if is_cpu and moved == (x.dim() - 1,) and x.shape[-1] >= CPU_VECTOR:
+        keep = x.shape[-1] - cuts[-1]  # two copies of runs, by vectors
+        out[..., :keep].copy_(x[..., cuts[-1] :])
+        out[..., keep:].copy_(x[..., : cuts[-1]])
+        return out
     items = 1 if x.dim() - 1 in moved else _vector(x, out)
     walk = _Walk(out, items)
     strides = {f"place{i}": walk.place(axis) for i, axis in enumerate(moved)}
