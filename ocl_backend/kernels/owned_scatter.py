@@ -23,6 +23,7 @@ from ocl_backend.kernels.elementwise import (
     Scalar,
     prepare_elementwise,
 )
+from ocl_backend.kernels.gathered_rows import FIND
 from ocl_backend.kernels.owners import Dim, Owners, are_possible, owners
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES
@@ -45,6 +46,21 @@ COMBINE
     }
 }
 """
+ALONE = """\
+int is_wrong = 0;
+for (long k = 0; k < inner_size; ++k) {
+    long at = target_at + k * inner_target;
+FIND
+    const T before = LOAD_target(at);
+    const T value = VALUE;
+    STORE_target(at, (FORMULA));
+}
+for (long k = 0; is_wrong && k < inner_size; ++k) {
+INDICES
+    NOTE;
+}
+"""
+"""One owner's single items: there is nothing to look for."""
 LISTED = 256
 """Places that are listed before their items are combined. Half of an owner's branches would be
 mispredicted if it combined at once; that takes five times as long (EPYC, Zen 5)."""
@@ -175,6 +191,7 @@ def _kernel(form: Form, owned: Owners) -> Kernel:
         "FROM": source,
         "FIRST": "owner * share" if owned.way == "columns" else "0",
         "PLACE": place_of(len(form.indices)),
+        "NOTE": place_of(len(form.indices)).partition(" + ")[2],
         "VALUES": many,
         "VALUE": one,
         "FORMULA": form.formula,
@@ -184,6 +201,10 @@ def _kernel(form: Form, owned: Owners) -> Kernel:
         "V": vectors.vector(register, width),
     }
     body = BODY
+    if owned.columns == 1 and owned.way != "tested":
+        finds = (FIND.format(k=k).replace("from +=", "at +=") for k in numbers)
+        body = ALONE.replace("FIND\n", "".join(finds))
+        texts["VALUE"] = one.replace("from[k]", source)
     for name, text in texts.items():
         body = re.sub(rf"\b{name}\b", text, body)
     inner = ("size", "target", "value", *(f"index_{k}" for k in numbers))

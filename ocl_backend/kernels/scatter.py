@@ -325,8 +325,9 @@ ADDS = {
     "long": "atom_add(place, value)",
 }
 PTX_ADDS = {
-    "float": '__asm__ volatile("red.global.add.f32 [%0], %1;" :: "l"(place), "f"(value) : "memory")',
-    "double": '__asm__ volatile("red.global.add.f64 [%0], %1;" :: "l"(place), "d"(value) : "memory")',
+    value: f'__asm__ volatile("red.global.add.{item} [%0], %1;" :: "l"(place), "{letter}"(value) : '
+    '"memory")'
+    for value, item, letter in (("float", "f32", "f"), ("double", "f64", "d"))
 }
 """Additions by one instruction, by type: where many values meet, those that compare and swap try
 again and again. OpenCL C has none of floats, but NVIDIA's GPUs do."""

@@ -22,7 +22,12 @@ from ocl_backend.kernels.owners import Dim, joined
 from ocl_backend.kernels.places import PLACE, Places
 from ocl_backend.kernels.vectors import busy_items
 from ocl_backend.runtime.launch import (
-    MOST_LAUNCHES, Argument, KernelLaunch, Pointer, Varying, prepare,
+    MOST_LAUNCHES,
+    Argument,
+    KernelLaunch,
+    Pointer,
+    Varying,
+    prepare,
 )  # fmt: skip
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import devices

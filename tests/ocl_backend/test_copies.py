@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dtypes import COPIED, DTYPES, Coded
+from ocl_backend.kernels.copied_dimensions import Dim, collapse, crossing
 from ocl_backend.ops.tensor import copies
-from ocl_backend.ops.tensor.copies import Dim, collapse, crossing
 from ocl_backend.runtime import memory
 from tests.ocl_backend.cpu_twin import place
 

@@ -1,6 +1,7 @@
-"""Bags of embeddings: rows of a table that are added up, averaged or maximised by bag.
+"""Gradients of embeddings, and bags of them: sums, means and maxima of rows of a table.
 
-Written in terms of other operators; single embeddings are index_select, and `indexing`'s gradient.
+Sums and means have a kernel, the rest is written in terms of other operators; single embeddings are
+index_select, and their gradient is here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.ops.tensor.indexing import index_select
+from ocl_backend.kernels.bag_sums import are_worth_it, sum_bags
+from ocl_backend.ops.tensor.indexing import add_slices, are_widened, index_select
 
 SUM, MEAN, MAX = range(3)
 """torch's numbers of the modes."""
@@ -35,11 +37,13 @@ def embedding_bag(
     """
     del scale_grad_by_freq, sparse
     bags = len(offsets) - include_last_offset
-    places = torch.arange(len(indices), device=indices.device, dtype=offsets.dtype)
-    bag = torch.searchsorted(offsets[:bags].contiguous(), places, right=True) - 1
-    counted = indices != padding_idx
-    sizes = torch.zeros(bags, dtype=torch.int64, device=indices.device)
-    sizes.index_add_(0, bag, counted.long())
+    plain = mode != MAX and weight.is_floating_point() and are_worth_it(weight, indices, bags)
+    bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
+    if plain:
+        out = sum_bags(
+            weight, indices, offsets, bags, mode == MEAN, per_sample_weights, padding_idx
+        )  # fmt: skip
+        return out, bag, sizes, sizes.new_empty(0)
     rows = index_select(weight, 0, indices, operator="embedding_bag")
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
@@ -51,6 +55,40 @@ def embedding_bag(
     if mode == MEAN:
         out /= sizes.clamp(min=1).unsqueeze(1)
     return out, bag, sizes, sizes.new_empty(0)
+
+
+def forward_only(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return as `embedding_bag`; like torch's CPU, of plain sums no more than the bags."""
+    bags = len(offsets) - include_last_offset
+    if mode == SUM and weight.is_floating_point() and are_worth_it(weight, indices, bags):
+        out = sum_bags(weight, indices, offsets, bags, False, per_sample_weights, padding_idx)
+        none = offsets.new_empty(0)
+        return out, none, offsets.new_zeros(bags), none
+    return embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip
+
+
+def _bags(
+    indices: Tensor, offsets: Tensor, bags: int, padding_idx: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return each index's bag, each bag's size without padding, and whether an index counts."""
+    places = torch.arange(len(indices), device=indices.device, dtype=offsets.dtype)
+    bag = torch.searchsorted(offsets[:bags].contiguous(), places, right=True) - 1
+    counted = indices != padding_idx
+    sizes = torch.zeros(bags, dtype=torch.int64, device=indices.device)
+    return bag, sizes.index_add_(0, bag, counted.long()), counted
 
 
 def _maxima(
@@ -115,15 +153,16 @@ def embedding_bag_dense_backward(
     if mode == MAX:
         kept = grad.masked_fill(maxima < 0, 0)
         return total.scatter_add_(0, maxima.clamp(min=0), kept)
-    rows = grad.index_select(0, bag)
     if mode == MEAN:
-        rows = rows / sizes.clamp(min=1).index_select(0, bag).unsqueeze(1)
+        grad = grad / sizes.clamp(min=1).unsqueeze(1)
+    rows = grad.index_select(0, bag)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if scale_grad_by_freq:
         counts = sizes.new_zeros(num_weights).index_add_(0, indices, torch.ones_like(indices))
         rows = rows / counts.index_select(0, indices).unsqueeze(1)
-    rows = rows.masked_fill((indices == padding_idx).unsqueeze(1), 0)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((indices == padding_idx).unsqueeze(1), 0)
     return total.index_add_(0, indices, rows)
 
 
@@ -142,9 +181,27 @@ def per_sample_weights_backward(
     return products.sum(1).masked_fill_(indices == padding_idx, 0)
 
 
+def embedding_dense_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_by_freq: bool
+) -> Tensor:
+    """Return the gradient of an embedding's weight: [num_weights, features]."""
+    features = grad.shape[-1]
+    flat = indices.reshape(-1)
+    rows = grad.reshape(-1, features)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
+    if scale_by_freq:
+        ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
+        rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
+    total = grad.new_empty(num_weights, features)
+    dtype = torch.float32 if are_widened(total, rows.numel()) else grad.dtype
+    return add_slices(torch.zeros_like(total, dtype=dtype), 0, flat, rows).to(grad.dtype)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "embedding_dense_backward": embedding_dense_backward,
     "_embedding_bag": embedding_bag,
-    "_embedding_bag_forward_only": embedding_bag,
+    "_embedding_bag_forward_only": forward_only,
     "_embedding_bag_backward": embedding_bag_backward,
     "_embedding_bag_dense_backward": embedding_bag_dense_backward,
     "_embedding_bag_per_sample_weights_backward": per_sample_weights_backward,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
 from math import inf, prod
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import torch
 
 from ocl_backend.dtypes import COPIED, DTYPES, DType, dtype_of
 from ocl_backend.fusion import recall
+from ocl_backend.kernels.copied_dimensions import Dim, collapse, crossing
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.kernels.vectors import are_aligned
 from ocl_backend.ops.fused.expressions import Expression, Loosely, Read, fits
@@ -26,7 +26,7 @@ from ocl_backend.runtime.launch import (
     Pointer,
     Prepared,
     prepare,
-)
+)  # fmt: skip
 from oclgen import render
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.limits import Limits
@@ -39,6 +39,9 @@ ROW_BYTES = 128
 """Of a GPU's tile: what its memory hands out at once."""
 GROUP = 256
 """Work-items of a group."""
+FEWEST = 16
+"""Work-items of a CPU's group that has some of several rows: Intel's compiler then makes vectors of
+items of different rows, which takes up to ten times as long."""
 BANK_BYTES = 4
 """What a bank of local memory hands out at once."""
 
@@ -51,14 +54,16 @@ to 2.3 ms to turn, and 6 to 8.5 by single rows of `TILES` tiles."""
 TURNED = {2: 4, 4: 2}
 """Bytes of items that are the lanes of vectors while a CPU turns them, and the size from which on a
 dimension is turned: between fewer, items of two bytes are copied one by one in less time."""
+LONGER = 8
+"""The longer side of what is turned, at least: less would fill a corner of a tile."""
 WORDS = {
     size: DType(name, name, size)
     for name, size in (("uint4", 16), ("uint2", 8), ("uint", 4), ("ushort", 2), ("uchar", 1))
 }
 """What a work-item copies at once where no dtype changes, by bytes, the longest first."""
 INNER_ITEMS = 16
-"""A contiguous dimension shorter than this leaves a CPU's vector units idle: the longest goes
-innermost."""
+"""A dimension shorter than this leaves a CPU's vector units idle: the fastest of the target's that
+is longer goes innermost, or the longest."""
 SHORTEST_RUN = 4
 """Neighbours from which on a work-item of a CPU copies by vectors: shorter runs are walked along
 another dimension."""
@@ -150,14 +155,6 @@ def _complex_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         imaginary.zero_()
 
 
-class Dim(NamedTuple):
-    """A dimension both tensors walk: its size, and the items from one step to the next."""
-
-    size: int
-    source: int
-    target: int
-
-
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(key: _Key) -> Run:
     device, source, target = key.device, key.source, key.target
@@ -192,13 +189,20 @@ def _flat(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelL
 
 
 def _by_rows(device: int, types: Types, dims: Sequence[Dim], wide: bool) -> KernelLaunch:
-    """Prepare a copy whose work-items walk an inner dimension without divisions."""
+    """Prepare a copy whose work-items walk an inner dimension without divisions.
+
+    Work-groups are given: a runtime may choose single work-items where a size is a prime.
+    """
     inner = _inner(dims)
     outer = [dim for dim in dims if dim is not inner]
     text = _source("strided_copy", types, len(outer), wide, flat=False)
     pointers, numbers = _arguments(types, (inner, *outer), wide)
-    sizes = inner.size, prod(dim.size for dim in outer)
-    return prepare(device, text, "strided_copy", sizes, [*pointers, *numbers])
+    rows, most = prod(dim.size for dim in outer), devices()[device].limits.max_work_group
+    across = min(GROUP, 1 << (inner.size - 1).bit_length(), most)
+    down = min(max(1, FEWEST // across), 1 << (rows - 1).bit_length(), most // across)
+    sizes = round_up(inner.size, across), round_up(rows, down)
+    arguments = [*pointers, _index(wide)(rows), *numbers]
+    return prepare(device, text, "strided_copy", sizes, arguments, (across, down))
 
 
 def _by_runs(device: int, types: Types, dims: Sequence[Dim]) -> Run:
@@ -292,7 +296,8 @@ def _turns(crossed: tuple[Dim, Dim], dtype: torch.dtype, limits: Limits) -> bool
     """Say whether tiles are turned in registers: local memory of a CPU is ordinary memory."""
     a, b = crossed
     is_plain = (a.target, b.source) == (1, 1)
-    is_long = min(a.size, b.size) >= TURNED.get(dtype.itemsize, inf)
+    sizes = sorted((a.size, b.size))
+    is_long = sizes[0] >= TURNED.get(dtype.itemsize, inf) and sizes[1] >= LONGER
     return is_plain and is_long and limits.kind == "cpu" and limits.native_float_width > 1
 
 
@@ -363,36 +368,10 @@ def _source(template: str, types: Types, outer: int, wide: bool, **layout: int) 
     )
 
 
-def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[Dim]:
-    """Return the fewest dimensions that do the copy, from the target's slowest to its fastest."""
-    dims = [Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] != 1]
-    dims.sort(key=lambda dim: (dim.target, dim.source), reverse=True)
-    if not dims:
-        return [Dim(1, 0, 0)]
-    merged = [dims[0]]
-    for outer, inner in pairwise(dims):
-        together = (inner.size * inner.source, inner.size * inner.target)
-        if (outer.source, outer.target) == together:
-            merged[-1] = inner._replace(size=merged[-1].size * inner.size)
-        else:
-            merged.append(inner)
-    return merged
-
-
-def crossing(dims: Sequence[Dim]) -> tuple[Dim, Dim] | None:
-    """Return the fastest dimension of the target and that of the source, if they differ.
-
-    None as well where the source is broadcast.
-    """
-    a, b = dims[-1], min(dims, key=lambda dim: abs(dim.source))
-    return None if a is b or b.source == 0 else (a, b)
-
-
 def _are_long(crossed: tuple[Dim, Dim]) -> bool:
     """Say whether tiles of local memory pay."""
     return min(dim.size for dim in crossed) >= TILE // 2
 
 
 def _inner(dims: Sequence[Dim]) -> Dim:
-    fastest = dims[-1]
-    return fastest if fastest.size >= INNER_ITEMS else max(dims)
+    return next((dim for dim in reversed(dims) if dim.size >= INNER_ITEMS), max(dims))

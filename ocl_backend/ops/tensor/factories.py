@@ -1,4 +1,4 @@
-"""Tensors made from nothing: ranges, identities and triangles.
+"""Tensors made from nothing: ranges and identities.
 
 `full`, `zeros`, `ones` and their likes reach `fill_` and `zero_`, which are pointwise.
 """
@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.checks import check_written
-from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import contiguous_strides
-from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
+from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -194,46 +193,6 @@ def zero_tensor(size: list[int], **options: Any) -> Tensor:
     return torch.zeros(size, **options)
 
 
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Keep what is on and below a diagonal of each matrix."""
-    return _triangle("tril", "column - row <= diagonal", x, diagonal)
-
-
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Keep what is on and above a diagonal of each matrix."""
-    return _triangle("triu", "column - row >= diagonal", x, diagonal)
-
-
-def tril_(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero what is above a diagonal of each matrix, in place."""
-    return x.copy_(tril(x, diagonal))
-
-
-def triu_(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero what is below a diagonal of each matrix, in place."""
-    return x.copy_(triu(x, diagonal))
-
-
-def _triangle(name: str, keeps: str, x: Tensor, diagonal: int) -> Tensor:
-    out = torch.empty_like(x)
-    kernel = Kernel(
-        name,
-        dtype_of(x.dtype).value,
-        (
-            Operand("self", x.dtype),
-            Operand("row", role="position"),
-            Operand("column", role="position"),
-            Scalar("diagonal", "long"),
-            Operand("out", x.dtype, "output"),
-        ),
-        f"const T out = {keeps} ? self : (T)(0);",
-        scalar_only=True,
-    )
-    none = (0,) * (x.dim() - 2)
-    launch(kernel, x.shape, (x, diagonal, out), {"row": (*none, 1, 0), "column": (*none, 0, 1)})
-    return out
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "arange.start_out": arange_out,
     "linspace.out": linspace_out,
@@ -241,11 +200,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "eye.out": eye_out,
     "eye.m_out": eye_out,
     "_efficientzerotensor": zero_tensor,
-    "tril": tril,
-    "tril_": tril_,
-    "tril.out": into(tril),
-    "triu": triu,
-    "triu_": triu_,
-    "triu.out": into(triu),
 }
 """Implementations by aten name."""

@@ -24,10 +24,11 @@ from ocl_backend.dispatch.checks import (
     check_written,
 )
 from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.dtypes import FLOATS_16
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
-from ocl_backend.kernels.scatter import Combine, Locate, neutral, read, write, writing
+from ocl_backend.kernels.scatter import FEW, Combine, Locate, neutral, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
@@ -190,6 +191,16 @@ def scatter_add_(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return scatter_(x, dim, index, src, reduce="add")
 
 
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Return x with `src` added; what is widened needs no other copy."""
+    if not (index.numel() and src.dim() and are_widened(x, index.numel())):
+        return scatter_add_(x.clone(), dim, index, src)
+    _check_along(x, dim, index, src)
+    wide = x.float()
+    write(wide, along(dim, index, "scatter"), src.as_strided(index.shape, src.stride()), "add")
+    return wide.to(x.dtype)
+
+
 def scatter_reduce_(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -244,6 +255,11 @@ def index_select(x: Tensor, dim: int, index: Tensor, *, operator: str = "index_s
 def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Add slices of alpha · `source` to the slices of x that `index` names."""
     check_dtypes("index_add", x, source)
+    return add_slices(x, dim, index, source, alpha)
+
+
+def add_slices(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number = 1) -> Tensor:
+    """Do as `index_add_`, also to an x of a wider dtype."""
     shape, locate = _rows(x, dim, index, "index_add")
     check_rows("index_add", shape, source)
     if prod(shape):
@@ -251,6 +267,19 @@ def index_add_(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Num
         factor = alpha if x.dtype.is_floating_point or x.dtype.is_complex else int(alpha)
         write(x, locate, source if factor == 1 else source * factor, "add")
     return x
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    """Return x with slices of alpha · `source` added; what is widened needs no other copy."""
+    check_dtypes("index_add", x, source)
+    if not are_widened(x, source.numel()):
+        return add_slices(x.clone(), dim, index, source, alpha)
+    return add_slices(x.float(), dim, index, source, alpha).to(x.dtype)
+
+
+def are_widened(x: Tensor, count: int) -> bool:
+    """Whether x becomes fp32 as a whole if so many items are added to it."""
+    return x.dtype in FLOATS_16 and count * FEW > x.numel()
 
 
 def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -311,57 +340,31 @@ def index_fill_(x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> T
     return x
 
 
-def embedding_dense_backward(
-    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_by_freq: bool
-) -> Tensor:
-    """Return the gradient of an embedding's weight: [num_weights, features]."""
-    features = grad.shape[-1]
-    flat = indices.reshape(-1)
-    rows = grad.reshape(-1, features)
-    if padding_idx >= 0:
-        rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
-    if scale_by_freq:
-        ones = torch.ones(flat.shape, dtype=grad.dtype, device=grad.device)
-        rows = rows / grad.new_zeros(num_weights).index_add_(0, flat, ones)[flat].unsqueeze(1)
-    total = grad.new_zeros(num_weights, features)
-    shape, locate = _rows(total, 0, flat, "index_add")
-    if prod(shape):
-        write(total, locate, rows, "add")
-    return total
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """Return the items of the flattened x that `index` names, in its shape."""
-    check_index("take", index)
-    flat = x.reshape(-1)
-    shape, locate = locate_indices(flat, [index], "take")
-    return read(flat, locate, torch.empty(shape, dtype=x.dtype, device=x.device))
-
-
-def put_(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Write `source` to the items of the flattened x that `index` names."""
-    check_index("put", index)
-    flat = x.contiguous().view(-1)
-    shape, locate = locate_indices(flat, [index.reshape(-1)], "put")
-    if prod(shape):
-        write(flat, locate, source.reshape(-1), "add" if accumulate else "assign")
-    return x if flat.data_ptr() == x.data_ptr() else x.copy_(flat.view(x.shape))
-
-
 def _copied(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the form of an in-place operator that leaves its argument alone."""
     return lambda x, *args, **kwargs: function(x.clone(), *args, **kwargs)
 
 
-def _forms(name: str, labels: dict[str, str], function: Callable[..., Tensor]) -> dict[str, Any]:
-    """Return the three forms of an in-place operator; `labels`: overload -> its out form."""
+def _forms(
+    name: str, labels: dict[str, str], function: Callable[..., Tensor],
+    returning: Callable[..., Tensor] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the three forms of an in-place operator.
+
+    Args:
+        name: of the operator.
+        labels: overload -> its out form.
+        function: in place.
+        returning: leaves its argument alone; None: `function` of a copy.
+    """
     forms: dict[str, Any] = {}
+    returning = returning or _copied(function)
     for label, out in labels.items():
         dotted = f".{label}" if label else ""
         forms |= {
-            f"{name}{dotted}": _copied(function),
+            f"{name}{dotted}": returning,
             f"{name}_{dotted}": function,
-            f"{name}.{out}": into(_copied(function)),
+            f"{name}.{out}": into(returning),
         }
     return forms
 
@@ -375,10 +378,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "gather.out": apart(into(gather, casts=False)),
     "index_select": index_select,
     "index_select.out": apart(into(index_select)),
-    "embedding_dense_backward": embedding_dense_backward,
-    "take": take,
-    "take.out": apart(into(take)),
-    "put_": put_,
     "index_fill_.int_Scalar": index_fill_,
     "index_fill_.int_Tensor": index_fill_,
     **_forms(
@@ -391,9 +390,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
         },
         scatter_,
     ),
-    **_forms("scatter_add", {"": "out"}, scatter_add_),
+    **_forms("scatter_add", {"": "out"}, scatter_add_, scatter_add),
     **_forms("scatter_reduce", {"two": "two_out"}, scatter_reduce_),
-    **_forms("index_add", {"": "out"}, index_add_),
+    **_forms("index_add", {"": "out"}, index_add_, index_add),
     **_forms("index_reduce", {"": "out"}, index_reduce_),
     **_forms("index_copy", {"": "out"}, index_copy_),
 }

@@ -14,12 +14,18 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.owners import are_possible
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.ops.tensor.shape import common_format
+from oclgen.opencl.device import devices
 
 VECTOR = 4
-"""Items that are moved at once."""
+"""Items that are moved at once, as bits."""
+CPU_VECTOR = 16
+"""The same on processors."""
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
@@ -39,11 +45,18 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
         for step, size, cut in [(x.stride(axis), x.shape[axis], cuts[axis])]
         for number in (size - cut, cut * step, (cut - size) * step)
     ]
+    is_cpu = are_possible(devices()[x.get_device()].limits)
+    if is_cpu and moved == (x.dim() - 1,) and x.shape[-1] >= CPU_VECTOR:
+        keep = x.shape[-1] - cuts[-1]  # two copies of runs, by vectors
+        out[..., :keep].copy_(x[..., cuts[-1] :])
+        out[..., keep:].copy_(x[..., : cuts[-1]])
+        return out
     items = 1 if x.dim() - 1 in moved else _vector(x, out)
     walk = _Walk(out, items)
     strides = {f"place{i}": walk.place(axis) for i, axis in enumerate(moved)}
     strides |= {"out": walk.over(out.stride()), "self": walk.over(x.stride())}
-    launch(_rolling(x.dtype, len(moved), items), walk.shape, (out, x, *numbers), strides)
+    kernel = _rolling(BITS.get(x.itemsize, x.dtype), len(moved), items)
+    launch(kernel, walk.shape, (out, x, *numbers), strides)
     return out
 
 
@@ -104,7 +117,7 @@ def _placed(grad: Tensor, sizes: Sequence[int], axis: int, start: int, step: int
     steps = [*grad.stride()]
     steps[axis] = 0  # the kernel computes where along it
     strides = {"place": walk.place(axis), "out": walk.over(out.stride()), "grad": walk.over(steps)}
-    kernel = _placing(grad.dtype, step > 1, items)
+    kernel = _placing(BITS.get(grad.itemsize, grad.dtype), step > 1, items)
     launch(kernel, walk.shape, (out, grad, start, count, step, along), strides)
     return out
 
@@ -112,7 +125,7 @@ def _placed(grad: Tensor, sizes: Sequence[int], axis: int, start: int, step: int
 @cache
 def _placing(dtype: torch.dtype, skips: bool, items: int) -> Kernel:
     many = "S" if items > 1 else ""
-    kind = f"T{items}" if items > 1 else "T"
+    kind = vectors.vector(dtype_of(dtype).value, items)
     from_start = "const INDEX from = place - (INDEX)start;\n"
     item = "const INDEX item = from;\n"
     if skips:
@@ -154,10 +167,14 @@ class _Walk:
 
 
 def _vector(x: Tensor, out: Tensor) -> int:
-    """Return `VECTOR` where rows of both tensors are whole vectors, else 1."""
+    """Return how many items are moved at once where rows of both tensors are whole vectors."""
     lie = x.stride(-1) == out.stride(-1) == 1
     rows = (x.shape[-1], *x.stride()[:-1], *out.stride()[:-1])
-    return VECTOR if lie and not any(step % VECTOR for step in rows) else 1
+    is_cpu = are_possible(devices()[x.get_device()].limits)
+    widths = (CPU_VECTOR, VECTOR) if is_cpu else (VECTOR,)
+    if not lie:
+        return 1
+    return next((width for width in widths if not any(step % width for step in rows)), 1)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -19,6 +19,7 @@ from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import read
+from ocl_backend.kernels.selected import are_selected, items, positions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
@@ -164,6 +165,8 @@ def nonzero(x: Tensor) -> Tensor:
 
     Neighbours are positions along one dimension, as on the CPU: sparse formats take them apart.
     """
+    if x.dim() and are_selected(x):
+        return positions(x, x.shape).t()
     flat = _positions(x)
     steps = contiguous_strides(x.shape)
     columns = [flat // step % size for step, size in zip(steps, x.shape, strict=True)]
@@ -218,6 +221,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_select by {mask.dtype}; give a mask of bools")
     shape = broadcast_shapes(x.shape, mask.shape)
+    if are_selected(x):
+        return items(x.expand(shape).contiguous(), mask.expand(shape))
     return x.expand(shape).reshape(-1).index_select(0, _positions(mask.expand(shape)))
 
 

@@ -8,8 +8,8 @@ index            type of sizes and strides: int where every element index fits, 
 
 Flat, work-items follow the target's items in order, and get_global_id(0) is rounded up: neighbours
 write to neighbours, however short a dimension is. Else the inner dimension is walked by
-get_global_id(0) without any division, and the outer ones by get_global_id(1). The last outer
-dimension varies fastest.
+get_global_id(0) without any division, and the outer ones, `rows` together, by get_global_id(1);
+both are rounded up. The last outer dimension varies fastest.
 </%doc>\
 ${source.prelude}${target.prelude if target is not source else ""}\
 __kernel void strided_copy(
@@ -18,6 +18,7 @@ __kernel void strided_copy(
 % if flat:
     const ${index} items\
 % else:
+    const ${index} rows,
     const ${index} size_0, const ${index} source_stride_0, const ${index} target_stride_0\
 % endif
 % for d in range(1, outer + 1):
@@ -33,6 +34,8 @@ __kernel void strided_copy(
     ${index} from = 0, to = 0;
 % else:
     const ${index} inner = get_global_id(0);
+    if (inner >= size_0 || get_global_id(1) >= rows)
+        return;
     ${index} from = inner * source_stride_0;
     ${index} to = inner * target_stride_0;
 % if outer:

@@ -1,0 +1,152 @@
+"""Positions of items that are not zero, and items at such positions, on processors.
+
+Stretches of the items are counted, the counts are added up, and each work-item lists its stretch's
+positions and writes what stands there: items are read twice, and no number is kept of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import contiguous_strides
+from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.owners import are_possible
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+
+COUNT = """\
+long total = 0;
+for (long k = first; k < min(first + CHUNK, count); ++k)
+    total += LOAD_mask(k) != 0;
+STORE_total(total_at, total);
+"""
+LISTED = 256
+"""Positions that are listed before they are written: the list needs no branch."""
+SELECT = """\
+long to = first ? LOAD_before(before_at - 1) : 0;
+const long last = min(first + CHUNK, count);
+for (long begin = first; begin < last; begin += LISTED) {
+    long kept[LISTED + 1];
+    int many = 0;
+    for (long k = begin; k < min(begin + LISTED, last); ++k) {
+        kept[many] = k;
+        many += LOAD_mask(k) != 0;
+    }
+WRITE
+    to += many;
+}
+"""
+EACH = """\
+    for (int k = 0; k < many; ++k)
+        STORE_out({place} + to + k, {value});
+"""
+
+
+def are_selected(x: Tensor) -> bool:
+    """Whether these kernels serve a tensor: on processors, of dtypes that compare with 0."""
+    return are_possible(devices()[x.get_device()].limits) and not x.is_complex()
+
+
+def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return where `mask` is not zero, a column of numbers for each dimension of `shape`.
+
+    Args:
+        mask: of any shape, whose items are taken in row-major order.
+        shape: by which a position is taken apart, [mask.numel()] of a single dimension.
+
+    Returns:
+        [len(shape), count] int64; waits for the count.
+    """
+    flat = mask.reshape(-1).contiguous()
+    before, many = _counted(flat)
+    out = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
+    if out.numel():
+        numbers = [n for pair in zip(contiguous_strides(shape), shape, strict=True) for n in pair]
+        wide = flat.numel() >= 2**31
+        given: list[Tensor | float] = [flat, before, out, flat.numel(), many, *numbers]
+        _launch(_positions(mask.dtype, len(shape), wide), flat.numel(), given)
+    return out
+
+
+def items(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the items of x, contiguous, where `mask`, of its shape, is not zero."""
+    flat = mask.reshape(-1).contiguous()
+    before, many = _counted(flat)
+    out = torch.empty(many, dtype=x.dtype, device=x.device)
+    if many:
+        _launch(_items(mask.dtype, x.dtype), flat.numel(), (flat, before, x, out, flat.numel()))
+    return out
+
+
+def _counted(flat: Tensor) -> tuple[Tensor, int]:
+    """Return how many items are not zero up to the end of each stretch, and in all."""
+    totals = torch.empty(ceil_div(flat.numel(), CHUNK), dtype=torch.int64, device=flat.device)
+    if not flat.numel():
+        return totals, 0
+    _launch(_counts(flat.dtype), flat.numel(), (flat, totals, flat.numel()))
+    before = totals.cumsum(0)
+    return before, int(before[-1])
+
+
+def _launch(kernel: Kernel, count: int, given: Sequence[Tensor | float]) -> None:
+    still = dict.fromkeys(("mask", "out", "x"), (0,))
+    along = {"first": (CHUNK,), "before": (1,), "total": (1,)}
+    walked = {operand.name: (still | along)[operand.name] for operand in kernel.operands}
+    launch(kernel, (ceil_div(count, CHUNK),), given, walked)
+
+
+def _kernel(
+    name: str, mask: torch.dtype, operands: Sequence[Operand], numbers: Sequence[str], body: str
+) -> Kernel:
+    value = dtype_of(mask).value
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("first", role="position"),
+        Operand("mask", mask, "address"),
+        *operands,
+        *(Scalar(label, "long") for label in ("count", *numbers)),
+    )
+    body = body.replace("CHUNK", str(CHUNK)).replace("LISTED", str(LISTED))
+    return Kernel(name, value, parameters, body, scalar_only=True, work=CHUNK)
+
+
+BEFORE = Operand("before", torch.int64, "address", "long")
+
+
+@cache
+def _counts(mask: torch.dtype) -> Kernel:
+    total = Operand("total", torch.int64, "address", "long")
+    return _kernel("count_selected", mask, (total,), (), COUNT)
+
+
+@cache
+def _positions(mask: torch.dtype, rank: int, wide: bool) -> Kernel:
+    number = "ulong" if wide else "uint"
+    write = ""
+    for d in range(rank):
+        value = f"({number})kept[k] / ({number})step_{d}" if d < rank - 1 else "kept[k]"
+        value += f" % ({number})size_{d}" if d else ""
+        value = value.replace("kept[k] %", f"({number})kept[k] %")
+        write += EACH.format(place=f"{d} * many_in_all", value=f"(long)({value})")
+    numbers = ("many_in_all", *(f"{label}_{d}" for d in range(rank) for label in ("step", "size")))
+    operands = (BEFORE, Operand("out", torch.int64, "address", "long"))
+    body = SELECT.replace("WRITE\n", write)
+    return _kernel("select_positions", mask, operands, numbers, body)
+
+
+@cache
+def _items(mask: torch.dtype, x: torch.dtype) -> Kernel:
+    bits = BITS.get(x.itemsize, x)
+    value = dtype_of(bits).value
+    operands = (
+        BEFORE,
+        Operand("x", bits, "address", value),
+        Operand("out", bits, "address", value),
+    )
+    body = SELECT.replace("WRITE\n", EACH.format(place="0", value="LOAD_x(kept[k])"))
+    return _kernel("select_items", mask, operands, (), body)

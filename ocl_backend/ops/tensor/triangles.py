@@ -1,0 +1,141 @@
+"""Triangles of matrices: each row is a part that is copied and one of zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
+from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.owners import are_possible
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Keep what is on and below a diagonal of each matrix."""
+    return _triangle("tril", x, diagonal)
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Keep what is on and above a diagonal of each matrix."""
+    return _triangle("triu", x, diagonal)
+
+
+def tril_(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero what is above a diagonal of each matrix, in place."""
+    return x.copy_(tril(x, diagonal))
+
+
+def triu_(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero what is below a diagonal of each matrix, in place."""
+    return x.copy_(triu(x, diagonal))
+
+
+def _triangle(name: str, x: Tensor, diagonal: int) -> Tensor:
+    out = torch.empty_like(x)
+    if not x.numel():
+        return out
+    lines, columns = x.shape[-2:]
+    none, bits = (0,) * (x.dim() - 2), BITS.get(x.dtype.itemsize, x.dtype)
+    if not are_possible(devices()[x.get_device()].limits):
+        strides = {"row": (*none, 1, 0), "column": (*none, 0, 1)}
+        launch(_items_of_triangle(name, bits), x.shape, (x, diagonal, out), strides)
+        return out
+    along = x.dim() - 1
+    if (x.stride(-2), out.stride(-2)) == (1, 1):  # a turned matrix: its columns are walked
+        along, columns = along - 1, lines
+        name = "triu" if name == "tril" else "tril"
+        diagonal = -diagonal
+    dense = x.stride(along) == out.stride(along) == 1
+    sizes = [*x.shape, ceil_div(columns, CHUNK)]
+    sizes[along] = 1
+    kernel = _rows_of_triangle(name, bits, 16 if dense else 1, min(CHUNK, columns))
+    place = [0] * len(sizes)
+    place[2 * x.dim() - 3 - along] = 1
+    still = (0,) * x.dim()
+    strides = {
+        "row": tuple(place), "first": (*still, CHUNK), "self": (*x.stride(), 0),
+        "out": (*out.stride(), 0),
+    }  # fmt: skip
+    given = (x, out, diagonal, columns, x.stride(along), out.stride(along))
+    launch(kernel, sizes, given, strides)
+    return out
+
+
+@cache
+def _items_of_triangle(name: str, bits: torch.dtype) -> Kernel:
+    return Kernel(
+        name,
+        dtype_of(bits).value,
+        (
+            Operand("self", bits),
+            Operand("row", role="position"),
+            Operand("column", role="position"),
+            Scalar("diagonal", "long"),
+            Operand("out", bits, "output"),
+        ),
+        f"const T out = column - row {'<=' if name == 'tril' else '>='} diagonal ? self : (T)(0);",
+        scalar_only=True,
+    )
+
+
+COPIED, ZEROED = "LOAD{many}_self(self_at + c * from)", "({kind})(0)"
+PART = """\
+for (; c + {width} <= {end}; c += {width})
+    STORE{many}_out(out_at + c * to, {value}){semicolon}
+"""
+
+
+@cache
+def _rows_of_triangle(name: str, bits: torch.dtype, width: int, work: int) -> Kernel:
+    """Return the kernel of processors: each row is a copied part and zeros, or the reverse.
+
+    Args:
+        name: "tril" or "triu".
+        bits: moves the items.
+        width: of vectors; 1: rows are not dense.
+        work: items of a row that a work-item walks.
+    """
+    register = dtype_of(bits).value
+    behind = 1 if name == "tril" else 0
+    body = "const long last = min(first + CHUNK, columns);\nlong c = first;\n"
+    body += f"const long split = clamp(row + diagonal + {behind}, first, last);\n"
+    parts = (COPIED, ZEROED) if name == "tril" else (ZEROED, COPIED)
+    for part, end in zip(parts, ("split", "last"), strict=True):
+        for items in dict.fromkeys((width, 1)):
+            many = "S" if items > 1 else ""
+            value = part.format(many=many, kind=vectors.vector(register, items))
+            if many:
+                value = value.replace(" * from", "")
+            text = PART.format(
+                width=items, end=end, many=many, value=value, semicolon="" if many else ";"
+            )
+            body += text.replace(" * to", "") if many else text
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("row", role="position"),
+        Operand("first", role="position"),
+        Operand("self", bits, "address", items=width, anywhere=True),
+        Operand("out", bits, "address", items=width, anywhere=True),
+        *(Scalar(label, "long") for label in ("diagonal", "columns", "from", "to")),
+    )
+    body = body.replace("CHUNK", f"{CHUNK}L")
+    return Kernel(f"{name}_rows", register, parameters, body, scalar_only=True, work=work)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "tril": tril,
+    "tril_": tril_,
+    "tril.out": into(tril),
+    "triu": triu,
+    "triu_": triu_,
+    "triu.out": into(triu),
+}
+"""Implementations by aten name."""

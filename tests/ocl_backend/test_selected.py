@@ -1,0 +1,99 @@
+"""Rows at computed places, selections, triangles and bags, of any layout and size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import place
+
+DTYPES = ["float32", "float16", "bfloat16", "float64", "int64", "uint8", "bool"]
+LAYOUTS = {
+    "rows": lambda x: x,
+    "turned": lambda x: x.mT.contiguous().mT,
+    "spread": lambda x: torch.cat((x, x), -1)[..., ::2],
+    "repeated": lambda x: x[:1].expand(x.shape),
+}
+SHAPES = [(5, 3), (131, 37), (3, 4099), (4099, 3), (2, 17, 16), (1, 1), (0, 4)]
+
+
+def made(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return numbers of which about half are zero."""
+    return torch.randint(-2, 2, shape).clamp(min=0).mul(3).to(getattr(torch, dtype))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layouts_and_sizes_agree_with_the_cpu(device: Any, dtype: str, layout: str) -> None:
+    lay = LAYOUTS[layout]
+    for shape in SHAPES:
+        x, mask = made(shape, dtype), made(shape, "bool")
+        ours = lay(x.to(place(device)))
+        x = lay(x)
+        assert torch.equal(ours.nonzero().cpu(), x.nonzero()), shape
+        selected = torch.masked_select(ours, mask.to(place(device)))
+        assert torch.equal(selected.cpu(), torch.masked_select(x, mask)), shape
+        for diagonal in (-40, -1, 0, 2, 5000):
+            lower, upper = ours.tril(diagonal), ours.triu(diagonal)
+            assert torch.equal(lower.cpu(), x.tril(diagonal)), (shape, diagonal)
+            assert torch.equal(upper.cpu(), x.triu(diagonal)), (shape, diagonal)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_places_of_rows_and_items_agree_with_the_cpu(device: Any, dtype: str, layout: str) -> None:
+    lay = LAYOUTS[layout]
+    for shape in SHAPES[:-1]:
+        x = made(shape, dtype)
+        ours = lay(x.to(place(device)))
+        x = lay(x)
+        for dim, size in enumerate(shape):
+            rows = torch.randint(0, size, (29,))
+            selected = ours.index_select(dim, rows.to(place(device)))
+            assert torch.equal(selected.cpu(), x.index_select(dim, rows)), (shape, dim)
+            items = torch.randint(0, size, shape)
+            gathered = ours.gather(dim, items.to(place(device)))
+            assert torch.equal(gathered.cpu(), x.gather(dim, items)), (shape, dim)
+
+
+def test_an_index_out_of_range_is_noted_of_rows_and_of_items(device: Any) -> None:
+    torch.ocl.set_sync_errors(True)
+    try:
+        for columns in (1, 5, 40):
+            x = torch.zeros(4, columns, device=place(device))
+            with pytest.raises(IndexError, match="out of range"):
+                x.index_select(0, torch.tensor([0, 3, 4]).to(place(device)))
+    finally:
+        torch.ocl.set_sync_errors(False)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [1, 7, 16, 85, 200])
+def test_bags_are_rounded_once(device: Any, mode: str, dtype: str, columns: int) -> None:
+    table = torch.randint(-99, 99, (30, columns)).to(getattr(torch, dtype))
+    words, starts = torch.randint(0, 30, (301,)), torch.tensor([0, 0, 4, 5, 200, 301])
+    for padding in (None, 3):
+        given: dict[str, Any] = {"mode": mode, "padding_idx": padding}
+        ours = functional.embedding_bag(
+            words.to(place(device)), table.to(place(device)), starts.to(place(device)), **given
+        )
+        theirs = functional.embedding_bag(words, table.double(), starts, **given)
+        # a mean in fp32 may lie at the other side of a middle
+        exact = mode == "sum"
+        close = {} if not exact else {"rtol": 0, "atol": 0}
+        torch.testing.assert_close(ours.cpu(), theirs.to(table.dtype), **close)
+
+
+def test_copies_of_sizes_beyond_whole_pieces(device: Any) -> None:
+    for count in (1, 255, 1024, 1025, 70_001):
+        x = torch.randint(0, 255, (count + 8,), dtype=torch.uint8)
+        ours = torch.zeros(count + 16, dtype=torch.uint8, device=place(device))
+        ours[3 : 3 + count] = x.to(place(device))[5 : 5 + count]
+        assert torch.equal(ours.cpu()[3 : 3 + count], x[5 : 5 + count])
+        assert not ours.cpu()[:3].any()
+        assert not ours.cpu()[3 + count :].any()
