@@ -304,12 +304,12 @@ def source(
         width=width,
         steps=steps,
         index="long" if wide else "int",
-        block=lambda width: _block(kernel, inner, width),
+        block=lambda width: block_of_items(kernel, inner, width),
         accessors=_accessors(kernel),
     )
 
 
-def _block(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
+def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
     """Return the statements that load, compute and store `width` items."""
     lines = []
     pairs = list(zip(kernel.operands, inner, strict=True))

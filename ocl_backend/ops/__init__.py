@@ -57,6 +57,7 @@ MODULES = (
     "sparse.conversions",
     "training.loss",
     "training.optim",
+    "training.foreach",
     "training.amp",
     "math.decompositions",
 )

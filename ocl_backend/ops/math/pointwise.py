@@ -37,7 +37,15 @@ from ocl_backend.kernels.elementwise import (
     prepare_elementwise,
 )
 from ocl_backend.kernels.narrow_functions import narrow_functions
-from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
+from ocl_backend.kernels.pointwise_table import (
+    ABSENT,
+    HELPERS,
+    POINTWISE,
+    POWERS,
+    PROMOTING,
+    Op,
+    Promotion,
+)
 from ocl_backend.kernels.pointwise_values import values_of
 from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
 from ocl_backend.kernels.vectors import SIGNED, in_type
@@ -50,7 +58,7 @@ CALLED = {**HELPERS, **FUNCTIONS}
 Bound = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One overload's schema: argument names in order, and the one that is written ("": none)."""
 
@@ -108,6 +116,7 @@ def implementation(call: Call) -> Callable[..., Tensor]:
     plans: dict[tuple[Any, ...], PreparedCall] = {}
     PLANS.append(plans)
     written = 0 if call.in_place else -1
+    is_power = call.row == "pow"
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
         given = (*args, *kwargs.values()) if kwargs else args
@@ -120,6 +129,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
             else:
                 kind = value.__class__
                 key.append(value if kind is str or kind is bool else kind)
+                if is_power and _is_power(value):
+                    key.append(value)  # has a text of its own
                 values.append(value)
         plan = plans.get(signature := tuple(key))
         if plan is None:
@@ -272,6 +283,8 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
 
 def _row(call: Call, bound: Bound) -> str:
     """Return the table's row for a call: options that are strings or flags choose a variant."""
+    if call.row == "pow" and (power := _power(bound["self"], bound["exponent"])):
+        return power
     if call.row == "clamp" and (bound["min"] is None or bound["max"] is None):
         return "clamp_min" if bound["max"] is None else "clamp_max"
     if "is_result" in bound:
@@ -280,6 +293,16 @@ def _row(call: Call, bound: Bound) -> str:
         return f"{call.row}:decimals"
     option = bound.get("rounding_mode") or bound.get("approximate")
     return call.row if option in (None, "none") else f"{call.row}:{option}"
+
+
+def _is_power(exponent: Any) -> bool:
+    return isinstance(exponent, int | float) and exponent in POWERS
+
+
+def _power(base: Any, exponent: Any) -> str:
+    """Return the row of a power of floats that is a few products; "": it is none."""
+    is_known = isinstance(base, Tensor) and base.is_floating_point() and _is_power(exponent)
+    return f"pow:{float(exponent):g}" if is_known else ""
 
 
 def _dtypes(op: Op, call: Call, bound: Bound) -> tuple[torch.dtype, torch.dtype]:
@@ -344,6 +367,19 @@ def _kernel(
     name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
     body = "\n".join(lines)
     return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
+
+
+def kernel_for(call: Call, bound: Bound, dtype: torch.dtype) -> Kernel | None:
+    """Return the kernel of a call whose operands and result have one dtype; None: they have not.
+
+    Args:
+        call: the overload.
+        bound: its arguments, tensors of any device among them.
+        dtype: of what is computed.
+    """
+    op = ROWS[_row(call, bound)]
+    alike = _dtypes(op, call, bound) == (dtype, dtype)
+    return _kernel(call, bound, op, dtype, dtype) if alike else None
 
 
 def _default(call: Call, name: str, dtype: torch.dtype) -> str:
