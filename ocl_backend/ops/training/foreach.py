@@ -20,7 +20,7 @@ from ocl_backend.kernels.elementwise import Kernel
 from ocl_backend.kernels.list_norms import norms_of
 from ocl_backend.kernels.pointwise_table import POWERS, ROUNDED
 from ocl_backend.kernels.tensor_lists import FLOATS, are_alike, copy_all, run_on_tensors
-from ocl_backend.ops.math.pointwise import Call, kernel_for
+from ocl_backend.ops.math.pointwise_kernels import Call, kernel_for
 
 UNARY = (
     *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor"),
