@@ -56,6 +56,7 @@ MODULES = (
     "sequence.recurrent",
     "sparse.conversions",
     "training.loss",
+    "training.pointwise_losses",
     "training.optim",
     "training.foreach",
     "training.amp",
