@@ -146,7 +146,7 @@ def _at_once(call: ListCall, given: Sequence[Any]) -> list[Tensor] | None:
             shared[name] = take(value.item()) if value.get_device() < 0 else value.data_ptr()
         else:
             shared[name] = take(value)
-    results = lists[0]
+    results: list[Tensor] = [*lists[0]]
     if not call.single.in_place:
         results = [torch.empty_like(tensor) for tensor in lists[0]]
         columns.append([tensor.data_ptr() for tensor in results])

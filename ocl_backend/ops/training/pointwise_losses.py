@@ -107,9 +107,11 @@ def _kernel(dtype: torch.dtype, text: str) -> Kernel:
 @lru_cache(maxsize=256)
 def _slope_kernel(dtype: torch.dtype, text: str) -> Kernel:
     value = dtype_of(dtype).value
-    parameters = (
-        *(Operand(name, dtype) for name in ("grad", "x", "y")),
-        *(Scalar("share", value), Operand("out", dtype, "output")),
+    read = [Operand(name, dtype) for name in ("grad", "x", "y")]
+    parameters: tuple[Operand | Scalar, ...] = (
+        *read,
+        Scalar("share", value),
+        Operand("out", dtype, "output"),
     )
     body = f"const T out = share * grad * ({text.replace('(X)', '(T)')});"
     return Kernel("loss_backward", value, parameters, body)
