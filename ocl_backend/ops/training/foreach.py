@@ -127,6 +127,9 @@ def _at_once(call: ListCall, given: Sequence[Any]) -> list[Tensor] | None:
         return None
     if call.single.in_place and share_memory(lists):
         return None
+    numbers = {v.dtype for kind, v in zip(call.kinds, given, strict=True) if kind == "tensor"}
+    if numbers - {dtype} and not all(tensor.dim() for tensor in lists[0]):
+        return None  # without dimensions, too, a tensor takes part in the choice of a dtype
     forms = [_form(kind, value) for kind, value in zip(call.kinds, given, strict=True)]
     kernel = None if None in forms else _kernel(call.single, dtype, tuple(forms))
     if kernel is None:
