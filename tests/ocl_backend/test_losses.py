@@ -16,8 +16,8 @@ from tests.ocl_backend.cpu_twin import place
 LOSSES: dict[str, Callable[..., Any]] = {
     "mse": functional.mse_loss,
     "l1": functional.l1_loss,
-    "smooth_l1": lambda *args, **kwargs: functional.smooth_l1_loss(*args, beta=1.5e-2, **kwargs),
-    "huber": lambda *args, **kwargs: functional.huber_loss(*args, delta=0.3, **kwargs),
+    "smooth_l1": lambda x, y, **kwargs: functional.smooth_l1_loss(x, y, beta=1.5e-2, **kwargs),
+    "huber": lambda x, y, **kwargs: functional.huber_loss(x, y, delta=0.3, **kwargs),
     "cross_entropy": functional.binary_cross_entropy,
     "with_logits": functional.binary_cross_entropy_with_logits,
     "weighted": lambda x, y, **kwargs: functional.binary_cross_entropy_with_logits(
