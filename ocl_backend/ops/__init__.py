@@ -40,6 +40,7 @@ MODULES = (
     "reduce.histograms",
     "linear.distances",
     "tensor.random",
+    "tensor.permutations",
     "linear.int_mm",
     "linear.matmul",
     "linear.packed",

@@ -273,16 +273,6 @@ def random_to_(x: Tensor, high: int, *, generator: Generator = None) -> Tensor:
     return random_from_(x, 0, high, generator=generator)
 
 
-def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
-    """Write a random order of 0 ... n - 1 to `out`, whose dtype must hold them all exactly."""
-    if n - 1 > largest_exact(out.dtype):
-        raise RuntimeError(
-            f"n is too large for {out.dtype}: {n}, it holds {largest_exact(out.dtype)}"
-        )
-    keys = torch.empty(n, dtype=torch.int64, device=out.device)
-    return out.resize_((n,)).copy_(random_(keys, generator=generator).argsort())
-
-
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Return x with items dropped with probability p and the rest scaled, and the mask kept."""
     if train is False:
@@ -383,7 +373,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "random_": random_,
     "random_.to": random_to_,
     "random_.from": random_from_,
-    "randperm.generator_out": randperm_out,
     "native_dropout": native_dropout,
     "multinomial": multinomial,
     "multinomial.out": into(multinomial, casts=False),
