@@ -19,6 +19,8 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.tensor.wide_draws import ITEMS, wide_kernel
+from oclgen.opencl.device import devices
 
 Number = int | float
 Generator = torch.Generator | None
@@ -129,6 +131,11 @@ def draw(
     dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=row_major)
     draws = -(-count // items)
     seed, offset = reserve(out, generator, draws)
+    if kind == "float" and devices()[out.get_device()].limits.kind == "cpu":
+        kernel = wide_kernel(name, out.dtype, expression, tuple(numbers))
+        given = (dense, seed, offset, count, *numbers.values())
+        launch(kernel, (-(-count // ITEMS),), given, {"block": (1,), "out": (ITEMS,)})
+        return out if dense is out else out.copy_(dense)
     labels = ", ".join(f"drawn.s{k}" for k in range(items))
     vector = f"{kind}{items}"
     fields = {"vector": vector, "type": kind, "items": items, "list": labels}
