@@ -208,13 +208,14 @@ def are_alike(
         device: where all have to be.
         dtypes: that each list has to have.
     """
+    leads = [(x, x.shape, x.is_contiguous()) for x in lists[0]]
     for tensors, dtype in zip(lists, dtypes, strict=True):
-        for x, lead in zip(tensors, lists[0], strict=True):
-            if x.dtype is not dtype or x.get_device() != device or x.shape != lead.shape:
+        for x, (lead, shape, dense) in zip(tensors, leads, strict=True):
+            if x.dtype is not dtype or x.get_device() != device or x.shape != shape:
                 return False
-            if not x.is_contiguous() and (x.stride() != lead.stride() or not _has_no_gaps(x)):
+            if x.is_contiguous() is not dense:
                 return False
-            if x.is_contiguous() != lead.is_contiguous():
+            if not dense and (x.stride() != lead.stride() or not _has_no_gaps(x)):
                 return False
     return True
 
