@@ -195,13 +195,10 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
     text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)
     return prepare(
-        device,
-        text,
-        f"{kernel.name}_kernel",
-        geometry.global_size(layout),
+        device, text, f"{kernel.name}_kernel", geometry.global_size(layout),
         _arguments(kernel, layout, geometry, inner, np.int64 if wide else np.int32),
         geometry.local,
-    )
+    )  # fmt: skip
 
 
 def launch(
@@ -295,22 +292,23 @@ def source(
             piece = vectors.width_at_once([operand.type], [operand.items])
             widths[operand.type] = max(widths.get(operand.type, width), piece)
     return render(
-        "elementwise",
-        package="ocl_backend",
-        kernel=kernel,
+        "elementwise", package="ocl_backend", kernel=kernel,
         prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
-        width=width,
-        steps=steps,
-        index="long" if wide else "int",
-        block=lambda width: _block(kernel, inner, width),
-        accessors=_accessors(kernel),
-    )
+        width=width, steps=steps, index="long" if wide else "int",
+        block=lambda width: block_of_items(kernel, inner, width), accessors=_accessors(kernel),
+    )  # fmt: skip
 
 
-def _block(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
-    """Return the statements that load, compute and store `width` items."""
+def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
+    """Return the statements that load, compute and store `width` items.
+
+    Args:
+        kernel: what is computed.
+        inner: how each operand moves, as `source` takes it.
+        width: items of a vector.
+    """
     lines = []
     pairs = list(zip(kernel.operands, inner, strict=True))
     for operand, kind in pairs:

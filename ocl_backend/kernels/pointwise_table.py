@@ -296,7 +296,15 @@ BACKWARD = {
     ),
 }
 
+POWERS = {
+    0: "(T)(1)", 1: "self", 2: "self * self", 3: "self * self * self", 0.5: "sqrt(self)",
+    -0.5: "(T)(1) / sqrt(self)", -1: "(T)(1) / self", -2: "(T)(1) / (self * self)",
+}  # fmt: skip
+"""By the exponent: the text of a power of floats that costs no call of `pow`, as torch's CPU has
+it. Each is a row of its own."""
+
 POINTWISE = {**UNARY, **BINARY, **TERNARY, **ACTIVATIONS, **BACKWARD}
+POINTWISE |= {f"pow:{exponent:g}": Op(text) for exponent, text in POWERS.items()}
 POINTWISE |= {
     operator.name: Op(
         operator.expression, FLOAT if operator.floats else SAME, double=operator.exact

@@ -284,7 +284,7 @@ def _source(
     def typed(text: str, width: int) -> str:
         text = re.sub(r"\bT\b", vectors.vector(value, width), text)
         text = re.sub(r"\bX\b", vectors.vector(item, width), text)
-        return re.sub(r"(?<![\w.])(\d+\.\d+)", r"\1f", text) if value == "float" else text
+        return vectors.in_precision(text, value)
 
     def load(dtype: DType, name: str, at: str, width: int, dense: bool) -> str:
         raw = vectors.load(dtype, name, at, "1" if dense else "0", width, True)

@@ -25,6 +25,8 @@ SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 """The type of a vector's comparison by the type compared, where it is not the same."""
 
 
+LITERAL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])")
+"""A floating literal without a suffix."""
 CPU_WIDTHS = 16, 8
 """Items of a CPU's vectors, the widest first. Loads of four ask for alignment."""
 
@@ -265,6 +267,14 @@ def in_type(text: str, value: str, width: int = 1) -> str:
     """
     text = re.sub(r"\bT\b", vector(value, width), text)
     text = re.sub(r"\bT(?=[248]\b)", value, text)
-    if value == "float":
-        text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])", r"\1f", text)
-    return text
+    return in_precision(text, value)
+
+
+def in_precision(text: str, value: str) -> str:
+    """Return `text` with floating literals of a scalar type's precision.
+
+    Args:
+        text: OpenCL C.
+        value: the scalar type.
+    """
+    return LITERAL.sub(r"\1f", text) if value == "float" else text

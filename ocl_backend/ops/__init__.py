@@ -42,6 +42,7 @@ MODULES = (
     "reduce.histograms",
     "linear.distances",
     "tensor.random",
+    "tensor.permutations",
     "linear.int_mm",
     "linear.matmul",
     "linear.packed",
@@ -60,7 +61,9 @@ MODULES = (
     "sequence.recurrent_layer",
     "sparse.conversions",
     "training.loss",
+    "training.pointwise_losses",
     "training.optim",
+    "training.foreach",
     "training.amp",
     "math.decompositions",
 )

@@ -51,6 +51,16 @@ def test_images_in_channels_last_are_walked_as_they_lie(dtype: Any) -> None:
     check(turned, drawn(dtype, (4, 6, 10), (4, 10, 6)), 3, exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1237), (3, 33), (5, 31), (2, 3, 259)])
+def test_rows_of_odd_sizes_end_item_by_item(dtype: Any, shape: tuple[int, ...]) -> None:
+    def call(x: Any, y: Any) -> Results:
+        return ((x * 2 + y) * x, x - y)
+
+    check(call, drawn(dtype, shape, shape), 1, exact=True)
+    check(call, drawn(dtype, shape, shape[-1:]), 1, exact=True)
+
+
 @pytest.mark.parametrize(("width", "is_one"), [(8, True), (8192, False)])
 def test_small_steps_on_a_processor_are_computed_in_order(width: int, is_one: bool) -> None:
     """A counter is advanced behind what reads it."""

@@ -144,6 +144,23 @@ def test_integers(device: Any) -> None:
     assert sorted(order.tolist()) == list(range(1000)) and order[0] != order.sort()[0][0]
 
 
+def test_every_order_is_as_likely(device: Any) -> None:
+    torch.ocl.manual_seed_all(0)
+    orders = torch.stack([torch.randperm(3, device=place(device)) for _ in range(1200)]).cpu()
+    counts = (orders[:, 0] * 3 + orders[:, 1]).bincount(minlength=9)
+    assert sorted(counts.tolist())[:3] == [0, 0, 0]
+    assert counts[counts > 0].tolist() == pytest.approx([200] * 6, abs=60)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_first_numbers_of_a_draw_do_not_depend_on_its_length(device: Any, dtype: Any) -> None:
+    drawn = []
+    for count in (3, 70, 1003):
+        torch.ocl.manual_seed_all(1)
+        drawn.append(torch.randn(count, dtype=dtype, device=place(device)).cpu())
+    assert torch.equal(drawn[0], drawn[2][:3]) and torch.equal(drawn[1], drawn[2][:70])
+
+
 def test_dropout(device: Any) -> None:
     torch.ocl.manual_seed_all(0)
     x = torch.ones(100, 100, device=place(device), requires_grad=True)

@@ -36,8 +36,15 @@ MOST_GPU_ITEMS = 512
 """Those of a group that shares a long row."""
 
 
-def width_of(window: Window, part: Part, limits: Limits) -> int:
-    """Return how many items of the last dimension a step computes."""
+def width_of(window: Window, part: Part, limits: Limits, with_tail: bool = False) -> int:
+    """Return how many items of the last dimension a step computes.
+
+    Args:
+        window: the chain.
+        part: of a launch.
+        limits: of the device.
+        with_tail: whether the last items of a row may be fewer.
+    """
     sizes, steps = [part.space[-1]], list[int]()
     for i in part.computed:
         node = window.nodes[i]
@@ -47,8 +54,20 @@ def width_of(window: Window, part: Part, limits: Limits) -> int:
         moved = [read for read, source in sources if source not in part.computed]
         for read in (*moved, node.out) if i in part.roots else moved:
             steps += read.rows
+    if with_tail and limits.kind == "cpu" and _may_have_a_tail(window, part):
+        return vectors.width_of_walk(part.space[-1], prod(part.space[:-1]))
     widths = (16, 8, 4, 2) if limits.kind == "cpu" else (4, 2)
     return vectors.widest(widths, sizes, steps)
+
+
+def _may_have_a_tail(window: Window, part: Part) -> bool:
+    """Whether a row's last items may be computed one by one: it is long, and walked item by item.
+
+    Else a processor computes rows of odd sizes one item at a time, which takes ten times as long.
+    """
+    if part.space[-1] < 2 * vectors.CPU_WIDTHS[-1] or part.products:
+        return False
+    return all(window.nodes[i].kind == "pointwise" for i in part.computed)
 
 
 def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:
@@ -105,7 +124,7 @@ def fit_in_order(window: Window, parts: Sequence[Part]) -> bool:
     limits = devices()[window.steps[0].rule.device].limits
     if limits.kind != "cpu" or any(part.by_rows(window.nodes) for part in parts):
         return False
-    groups = (_groups(part, width_of(window, part, limits), CPU_VECTORS) for part in parts)
+    groups = (_groups(part, width_of(window, part, limits, True), CPU_VECTORS) for part in parts)
     return sum(groups) <= GROUPS_IN_ORDER and most_bytes(window, parts, []) is not None
 
 
@@ -146,7 +165,7 @@ def _written(
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
     for part in parts:
-        width = width_of(window, part, limits)
+        width = width_of(window, part, limits, True)
         steps = CPU_VECTORS if on_cpu else 1
         writer = Writer(window, part, arguments, width, is_free)
         lines = writer.lines(local, steps)
@@ -206,4 +225,4 @@ def launch_of(
 
 
 def _groups(part: Part, width: int, at_once: int) -> int:
-    return ceil_div(prod(part.space) // width, at_once)
+    return ceil_div(prod(part.space[:-1]) * ceil_div(part.space[-1], width), at_once)

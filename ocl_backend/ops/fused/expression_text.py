@@ -18,6 +18,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.vectors import in_type
 from ocl_backend.ops.fused.expression_arguments import Arguments, as_stored
 from ocl_backend.ops.fused.expressions import LOADED, Expression, Read
+from oclgen.plan import ceil_div
 
 if TYPE_CHECKING:
     from ocl_backend.ops.fused.window import Window
@@ -167,14 +168,21 @@ class Writer:
         kept = vectors.convert(self.nodes[i].value, kind.value, value, width)
         return vectors.store(kind, name, f"({at})", stride, kept, width)
 
-    def roots(self, narrow: bool, made: dict[tuple[int, Index], str]) -> list[str]:
-        """Return what computes and writes the roots that have one item a row, or the others."""
+    def roots(self, narrow: bool, made: dict[tuple[int, Index], str], width: int = 0) -> list[str]:
+        """Return what computes and writes the roots that have one item a row, or the others.
+
+        Args:
+            narrow: which of them.
+            made: variables of what is known.
+            width: items of a step; 0: as many as the part has.
+        """
+        wide = width or self.width
         lines: list[str] = []
         for i in self.part.roots:
             shape = self.nodes[i].out.shape
             if narrow != (shape[-1:] == (1,) and self.part.space[-1] > 1):
                 continue
-            width = 1 if narrow else self.width
+            width = 1 if narrow else wide
             if self.nodes[i].kind == "index_copy":
                 lines += self._index_copy(i, width, made)
                 continue
@@ -202,8 +210,21 @@ class Writer:
         """Return the part's statements; `group` is the work-group's number in it."""
         if self.part.by_rows(self.nodes):
             return self._by_rows(local)
-        inner = self.size(self.part.space[-1] // self.width)
-        total = self.size(prod(self.part.space) // self.width)
+        last = self.part.space[-1]
+        inner = self.size(ceil_div(last, self.width))
+        total = self.size(prod(self.part.space[:-1]) * ceil_div(last, self.width))
+        body = self.roots(False, dict(self.made))
+        if last % self.width:
+            end = self.size(last)
+            tail = self.roots(False, dict(self.made), 1)
+            body = [
+                f"if (c + {self.width} <= {end}) {{",
+                *(f"    {line}" for line in body),
+                f"}} else for (int at = c; at < {end}; ++at) {{",
+                "    const int c = at;",
+                *(f"    {line}" for line in tail),
+                "}",
+            ]
         # The loop's count is known before it, and t is unsigned: Intel's compiler (2026.22) stores
         # to wrong places if it leaves a loop that fills a row with positions, such as
         # `arange(9).clamp(0, 5)`, or divides a signed t there.
@@ -213,7 +234,7 @@ class Writer:
             *([f"    uint rest = t / {inner};"] if len(self.rows()) else []),
             f"    const int c = (t % {inner}) * {self.width};",
             *(f"    {line}" for line in self.position()),
-            *(f"    {line}" for line in self.roots(False, dict(self.made))),
+            *(f"    {line}" for line in body),
             "}",
         ]
 

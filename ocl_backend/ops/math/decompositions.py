@@ -15,12 +15,9 @@ from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.binning import binned
-from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.memory_formats import laid_out_like
 
 TORCH = (
-    *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
-    *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
     *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
     *("channel_shuffle", "tril_indices", "triu_indices", "multi_margin_loss"),
@@ -69,24 +66,6 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     if weights is not None and not weights.is_floating_point():
         weights = weights.to(torch.float64)
     return binned(x, size, "own", 0, most, weights)
-
-
-def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the loss of probabilities as torch composes it; what is outside [0, 1] is a fault."""
-    check_values("binary_cross_entropy", x, "x >= 0 && x <= 1")
-    check_values("binary_cross_entropy target", target, "x >= 0 && x <= 1")
-    loss: Tensor = decomposition_table[torch.ops.aten.binary_cross_entropy.default](
-        x, target, *args, **kwargs
-    )
-    return loss
-
-
-def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the loss as torch composes it, in x's dtype: as the CPU, also for a wider target."""
-    loss: Tensor = decomposition_table[torch.ops.aten.huber_loss.default](
-        x, target, *args, **kwargs
-    )
-    return loss.to(x.dtype)
 
 
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -206,10 +185,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "mvlgamma.out": into(torch.mvlgamma),
     "repeat_interleave.Tensor": repeat_interleave,
     "bincount": bincount,
-    "binary_cross_entropy": binary_cross_entropy,
-    "binary_cross_entropy.out": into(binary_cross_entropy),
-    "huber_loss": huber_loss,
-    "huber_loss.out": into(huber_loss),
     "_prelu_kernel_backward": prelu_backward,
     "native_group_norm": native_group_norm,
     "native_group_norm_backward": native_group_norm_backward,

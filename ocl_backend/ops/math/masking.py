@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import broadcast_shapes
-from ocl_backend.ops.math.pointwise import Call, implementation
+from ocl_backend.ops.math.pointwise import implementation
+from ocl_backend.ops.math.pointwise_kernels import Call
 
 _filled = implementation(Call.of("masked_fill", torch.ops.aten.masked_fill.Scalar))
 

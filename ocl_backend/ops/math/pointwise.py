@@ -6,15 +6,12 @@ pointers. What an operator computes is in `pointwise_table`, how items are walke
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as PROMOTE
-from torch._prims_common import elementwise_dtypes
 
 from ocl_backend.dispatch.checks import (
     BY_VALUE,
@@ -26,58 +23,26 @@ from ocl_backend.dispatch.checks import (
     written_otherwise,
 )
 from ocl_backend.dispatch.outputs import check_cast, elementwise_strides, resized_elementwise
-from ocl_backend.dtypes import FLOATS_16, NARROW, dtype_of
+from ocl_backend.dtypes import NARROW
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import (
-    Kernel,
-    Operand,
-    Role,
     Run,
-    Scalar,
     prepare_elementwise,
 )
-from ocl_backend.kernels.narrow_functions import narrow_functions
-from ocl_backend.kernels.pointwise_table import ABSENT, HELPERS, POINTWISE, PROMOTING, Op, Promotion
+from ocl_backend.kernels.pointwise_table import Promotion
 from ocl_backend.kernels.pointwise_values import values_of
-from ocl_backend.kernels.special_table import FUNCTIONS, SPECIAL
-from ocl_backend.kernels.vectors import SIGNED, in_type
 from ocl_backend.ops.fused.expressions import Loosely, of_kernel
 from ocl_backend.ops.fused.fused_pointwise import Pointwise, rule_of
-
-ROWS = {**POINTWISE, **SPECIAL}
-CALLED = {**HELPERS, **FUNCTIONS}
-
-Bound = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One overload's schema: argument names in order, and the one that is written ("": none)."""
-
-    row: str
-    arguments: tuple[str, ...]
-    output: str
-    in_place: bool
-    defaults: dict[str, Any]
-
-    @staticmethod
-    def of(row: str, overload: torch._ops.OpOverload) -> Call:
-        """Read the schema of `overload`, which the table's row `row` serves."""
-        schema = overload._schema
-        written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-        output = written[0] if written else ""
-        return Call(
-            row,
-            tuple(a.name for a in schema.arguments),
-            output,
-            output == "self",
-            {a.name: a.default_value for a in schema.arguments if a.has_default_value()},
-        )
-
-    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Bound:
-        """Return the arguments of a call by name, None for what was not given."""
-        given = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
-        return {name: given.get(name) for name in self.arguments}
+from ocl_backend.ops.math.pointwise_kernels import (
+    ROWS,
+    Bound,
+    Call,
+    dtypes_of,
+    is_number,
+    is_power,
+    kernel_of,
+    row_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +73,7 @@ def implementation(call: Call) -> Callable[..., Tensor]:
     plans: dict[tuple[Any, ...], PreparedCall] = {}
     PLANS.append(plans)
     written = 0 if call.in_place else -1
+    raises = call.row == "pow"
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
         given = (*args, *kwargs.values()) if kwargs else args
@@ -120,6 +86,8 @@ def implementation(call: Call) -> Callable[..., Tensor]:
             else:
                 kind = value.__class__
                 key.append(value if kind is str or kind is bool else kind)
+                if raises and is_power(value):
+                    key.append(value)  # has a text of its own
                 values.append(value)
         plan = plans.get(signature := tuple(key))
         if plan is None:
@@ -181,15 +149,8 @@ def _inputs(call: Call, bound: Bound) -> dict[str, Tensor]:
         for name, value in bound.items()
         if isinstance(value, Tensor)
         and (call.in_place or name != call.output)
-        and not _is_number(value)
+        and not is_number(value)
     }
-
-
-def _is_number(value: Any) -> bool:
-    """Whether `value` travels as a number: one, or a CPU tensor of no dimensions."""
-    if isinstance(value, Tensor):
-        return value.dim() == 0 and value.device.type == "cpu"
-    return isinstance(value, int | float)
 
 
 def _resized(call: Call, bound: Bound) -> bool:
@@ -220,8 +181,8 @@ def _made_before(call: Call, bound: Bound) -> Tensor | None:
     if not call.output or call.in_place:
         return None
     out: Tensor = bound[call.output]
-    op = ROWS[_row(call, bound)]
-    _, result = _dtypes(op, call, bound)
+    op = ROWS[row_of(call, bound)]
+    _, result = dtypes_of(op, call, bound)
     if out.dtype is result or op.rule is Promotion.BOOL or result not in NARROW:
         return None
     check_cast(result, out.dtype)
@@ -235,9 +196,9 @@ def _shape(call: Call, bound: Bound) -> tuple[int, ...]:
 
 def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     """Prepare the launch that serves a call with these arguments."""
-    row = _row(call, bound)
+    row = row_of(call, bound)
     op = ROWS[row]
-    compute, result = _dtypes(op, call, bound)
+    compute, result = dtypes_of(op, call, bound)
     inputs = _inputs(call, bound)
     shape = _shape(call, bound)
     device = _device(call, inputs, bound)
@@ -245,7 +206,7 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     if not call.output:
         fresh = shape, elementwise_strides(shape, inputs.values()), result, device
     out_dtype = bound[call.output].dtype if call.output else result
-    kernel = _kernel(call, bound, op, compute, out_dtype)
+    kernel = kernel_of(call, bound, op, compute, out_dtype)
     check_cast(result, out_dtype)
     walked = [
         broadcast_strides(shape, inputs[operand.name].shape, inputs[operand.name].stride())
@@ -270,28 +231,6 @@ def _plan(call: Call, bound: Bound, names: Sequence[str]) -> PreparedCall:
     return PreparedCall(run, rule, values, fresh, apart)
 
 
-def _row(call: Call, bound: Bound) -> str:
-    """Return the table's row for a call: options that are strings or flags choose a variant."""
-    if call.row == "clamp" and (bound["min"] is None or bound["max"] is None):
-        return "clamp_min" if bound["max"] is None else "clamp_max"
-    if "is_result" in bound:
-        return f"{call.row}:{'result' if bound['is_result'] else 'input'}"
-    if bound.get("decimals") is not None:
-        return f"{call.row}:decimals"
-    option = bound.get("rounding_mode") or bound.get("approximate")
-    return call.row if option in (None, "none") else f"{call.row}:{option}"
-
-
-def _dtypes(op: Op, call: Call, bound: Bound) -> tuple[torch.dtype, torch.dtype]:
-    """Return the dtype that operands are promoted to, and the result's."""
-    promoting = [value for name, value in bound.items() if name in PROMOTING and value is not None]
-    kind = PROMOTE.INT_TO_FLOAT if op.rule is Promotion.FLOAT else PROMOTE.DEFAULT
-    _, compute = elementwise_dtypes(*promoting, type_promotion_kind=kind)
-    if not op.expression and compute.is_floating_point:
-        raise NotImplementedError(f"{call.row} is not implemented for {compute}; use integers.")
-    return compute, torch.bool if op.rule is Promotion.BOOL else compute
-
-
 def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device:
     found = {tensor.device for tensor in inputs.values()}
     found |= {bound[call.output].device} if call.output else set()
@@ -303,56 +242,6 @@ def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device
         )
     device: torch.device = found.pop()
     return device
-
-
-def _kernel(
-    call: Call, bound: Bound, op: Op, compute: torch.dtype, out_dtype: torch.dtype
-) -> Kernel:
-    """Return the kernel for the arguments given; those left to their defaults are written in."""
-    value = dtype_of(compute).value
-    truth = SIGNED.get(value, value) if op.rule is Promotion.BOOL else value
-    # torch rounds quotients of two tensors, and none by a number
-    by_number = "rounded(" in op.narrow and _is_number(bound["other"])
-    text = op.expression if by_number and compute in FLOATS_16 else op.text(compute)
-    parameters: list[Operand | Scalar] = []
-    lines = []
-    for name, given in bound.items():
-        used = re.search(rf"\b{name}\b", text) is not None
-        if name == call.output:
-            role: Role = "inout" if used else "output"
-            parameters.append(Operand(name, given.dtype, role, truth, "out"))
-        elif used and _is_number(given):
-            parameters.append(Scalar(name, value))
-        elif used and isinstance(given, Tensor):
-            parameters.append(Operand(name, given.dtype))
-        elif used:
-            lines.append(f"const T {name} = (T)({_default(call, name, out_dtype)});")
-    if not call.output:
-        parameters.append(Operand("out", out_dtype, "output", truth, "out"))
-    *statements, last = (part.strip() for part in text.split(";"))
-    lines += [f"{statement};" for statement in statements]
-    lines.append(
-        f"const R out = ({last}) & (R)(1);"
-        if op.rule is Promotion.BOOL
-        else f"const T out = {last};"
-    )
-    helper = ""
-    if text == op.narrow:
-        helper = narrow_functions(compute)
-    elif op.helper and op.helper in text:
-        helper = in_type(CALLED[op.helper], value)
-    name = "pointwise_" + re.sub(r"\W+", "_", call.row).strip("_")  # `abs` is a built-in
-    body = "\n".join(lines)
-    return Kernel(name, value, tuple(parameters), body, helper, bool(helper), truth)
-
-
-def _default(call: Call, name: str, dtype: torch.dtype) -> str:
-    """Return the literal of an argument that was left out."""
-    if name in ("posinf", "neginf"):
-        limits = torch.finfo(dtype)
-        return repr(limits.max if name == "posinf" else limits.min)
-    given = call.defaults.get(name)
-    return repr(ABSENT[name] if given is None else given)
 
 
 def operators() -> dict[str, Callable[..., Tensor]]:

@@ -19,6 +19,8 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.bounds import check_values
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.ops.tensor.wide_draws import ITEMS, wide_kernel
+from oclgen.opencl.device import devices
 
 Number = int | float
 Generator = torch.Generator | None
@@ -129,6 +131,11 @@ def draw(
     dense = out if out.is_contiguous() else torch.empty_like(out, memory_format=row_major)
     draws = -(-count // items)
     seed, offset = reserve(out, generator, draws)
+    if kind == "float" and devices()[out.get_device()].limits.kind == "cpu":
+        kernel = wide_kernel(name, out.dtype, expression, tuple(numbers))
+        given = (dense, seed, offset, count, *numbers.values())
+        launch(kernel, (-(-count // ITEMS),), given, {"block": (1,), "out": (ITEMS,)})
+        return out if dense is out else out.copy_(dense)
     labels = ", ".join(f"drawn.s{k}" for k in range(items))
     vector = f"{kind}{items}"
     fields = {"vector": vector, "type": kind, "items": items, "list": labels}
@@ -273,16 +280,6 @@ def random_to_(x: Tensor, high: int, *, generator: Generator = None) -> Tensor:
     return random_from_(x, 0, high, generator=generator)
 
 
-def randperm_out(n: int, *, generator: Generator = None, out: Tensor) -> Tensor:
-    """Write a random order of 0 ... n - 1 to `out`, whose dtype must hold them all exactly."""
-    if n - 1 > largest_exact(out.dtype):
-        raise RuntimeError(
-            f"n is too large for {out.dtype}: {n}, it holds {largest_exact(out.dtype)}"
-        )
-    keys = torch.empty(n, dtype=torch.int64, device=out.device)
-    return out.resize_((n,)).copy_(random_(keys, generator=generator).argsort())
-
-
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Return x with items dropped with probability p and the rest scaled, and the mask kept."""
     if train is False:
@@ -383,7 +380,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "random_": random_,
     "random_.to": random_to_,
     "random_.from": random_from_,
-    "randperm.generator_out": randperm_out,
     "native_dropout": native_dropout,
     "multinomial": multinomial,
     "multinomial.out": into(multinomial, casts=False),

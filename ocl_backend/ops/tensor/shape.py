@@ -20,6 +20,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, pre
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import read
 from ocl_backend.kernels.selected import are_selected, items, positions
+from ocl_backend.kernels.tensor_lists import FLOATS, are_alike, copy_all
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
@@ -56,6 +57,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     rule = _joining(parts, axis, out)
     if rule is not None:
         rule.enqueue([tensor.data_ptr() for tensor in (*parts, *places)])
+        return out
+    many = len(parts) > MOST_PARTS and dtype in FLOATS
+    if many and are_alike([parts, places], out.get_device(), [dtype, dtype]):
+        copy_all(parts, places)
         return out
     for part, place in zip(parts, places, strict=True):
         _copy(part, place)

@@ -2,7 +2,7 @@
 One step of an optimiser over several tensors at once: a small network would otherwise spend its
 time on launches.
 
-method      "sgd", "adam", "adamw" (torch.optim's formulas), or "add" (p += scalar)
+method      "sgd", "adam", "adamw" (torch.optim's formulas)
 roles       buffers each tensor has, in order: p, and as the method wants grad, m (momentum or first
             moment), v (second moment), v_max (amsgrad), step (a float)
 blocks      work-groups of each tensor
@@ -43,9 +43,6 @@ ${vectors.prelude(dtype, width)}\
     store = lambda name: vectors.store(dtype, name, "i", "1", f"new_{name}", w)
 %>\
             ${T} new_p = ${load("p")};
-% if method == "add":
-            new_p += (${real})lr;
-% else:
 % if unscales:
             const ${T} new_grad = ${load("grad")} * unscale;
 % endif
@@ -69,7 +66,6 @@ ${vectors.prelude(dtype, width)}\
             const ${T} new_v_max = fmax(${load("v_max")}, new_v);
 % endif
             new_p -= rate * new_m / (sqrt(${"new_v_max" if "v_max" in roles else "new_v"}) * spread + (${real})eps);
-% endif
 % endif
 % for name in tensors:
 % if name != "grad" or unscales:

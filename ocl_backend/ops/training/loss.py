@@ -5,8 +5,8 @@ The other losses are torch's own decompositions into pointwise operators and red
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal
@@ -19,10 +19,28 @@ from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.memory_formats import dense
-from ocl_backend.runtime.launch import Argument, KernelLaunch, Pointer, prepare
+from ocl_backend.kernels.vectors import in_groups
+from ocl_backend.runtime.launch import (
+    Argument,
+    KernelLaunch,
+    LaunchSequence,
+    Part,
+    Pointer,
+    Prepared,
+    prepare,
+)
+from oclgen.limits import Limits
 from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
+BLOCK = {"cpu": 16384, "gpu": 4096}
+"""Items of a gradient that a work-group writes."""
+MOST_TERMS, TERMS = 4096, 4
+"""Targets that a processor adds one behind the other, and a GPU's work-item at least."""
+LONG_ROW, MOST_ROWS = 32, 1 << 17
+"""Items along the last dimension that work-items walk by rows, and the most rows: GPUs have a bound
+of work-groups along a second dimension."""
 REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 """By torch's number."""
 
@@ -31,7 +49,7 @@ REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 class LossCase:
     """Everything that decides the kernel; x is [rows, classes, inner]."""
 
-    direction: Literal["fwd", "bwd"]
+    direction: Literal["fwd", "join", "bwd"]
     device: int
     dtype: torch.dtype
     reduction: int
@@ -141,34 +159,70 @@ def _kind(
 
 
 @lru_cache(maxsize=1024)
-def _prepared(kind: LossCase) -> KernelLaunch:
+def _prepared(kind: LossCase) -> Prepared:
     limits = devices()[kind.device].limits
     local_items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
-    dtype, reduction = dtype_of(kind.dtype), REDUCTIONS[kind.reduction]
+    pieces = _pieces(kind, local_items, limits)
+    item, label = Pointer(dtype_of(kind.dtype).item_bytes), Pointer(torch.int64.itemsize)
+    sums = Pointer(8 if kind.dtype is torch.float64 else 4)
+    if kind.direction == "bwd":
+        sizes, local = _shared_out(kind, local_items, limits)
+        return _launch(kind, local_items, 1, sizes, local, [item, item, label, item, item])
+    if REDUCTIONS[kind.reduction] == "none":
+        outputs, sizes = [item, label, item, item, item, label], (kind.rows * kind.inner,)
+        return _launch(kind, local_items, 1, sizes, None, outputs)
+    local = (local_items,)
+    if pieces == 1:
+        return _launch(kind, local_items, 1, local, local, [item, label, item, item, item, label])
+    first = [item, label, item, sums, label]
+    add = _launch(kind, local_items, pieces, (pieces * local_items,), local, first)
+    join = replace(kind, direction="join", weighted=False, ignore=0, rows=0, classes=0, inner=1)
+    end = _launch(join, local_items, pieces, local, local, [sums, item, item])
+    # the values are x, target, weight, loss, total_weight and faults; the workspace is the seventh
+    parts = [Part(add, (0, 1, 2, 6, 5)), Part(end, (6, 3, 4))]
+    return LaunchSequence(kind.device, parts, 6, [2 * pieces * sums.item_bytes])
+
+
+def _launch(
+    kind: LossCase, local_items: int, pieces: int, sizes: tuple[int, ...],
+    local: tuple[int, ...] | None, pointers: Sequence[Argument],
+) -> KernelLaunch:  # fmt: skip
+    """Return the launch of one kernel of the template, whose legend names the arguments."""
     targets = kind.rows * kind.inner
-    wide = targets * kind.classes + local_items >= 2**31
+    wide = targets * kind.classes + BLOCK["gpu"] >= 2**31
     count = np.int64 if wide else np.int32
     source = rendered(
-        "nll_loss", package="ocl_backend", direction=kind.direction, reduction=reduction,
-        weighted=kind.weighted, dtype=dtype, classes=kind.classes, ignore=kind.ignore,
-        flat=kind.inner == 1, index="long" if wide else "int", local_items=local_items,
-        note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
+        "nll_loss", package="ocl_backend", direction=kind.direction,
+        reduction=REDUCTIONS[kind.reduction], weighted=kind.weighted, dtype=dtype_of(kind.dtype),
+        classes=kind.classes, ignore=kind.ignore, flat=kind.inner == 1,
+        index="long" if wide else "int", local_items=local_items, pieces=pieces,
+        block=BLOCK["cpu" if local_items == 1 else "gpu"], width=16 if local_items == 1 else 4,
+        by_rows=len(sizes) > 1, note=faults.NOTE, number=faults.NUMBERS["nll_loss"],
     )  # fmt: skip
-    item, label = Pointer(dtype.item_bytes), Pointer(torch.int64.itemsize)
-    arguments: dict[str, list[Argument]] = {
-        "fwd": [item, label, item, item, item, label],
-        "bwd": [item, item, label, item, item],
-    }
-    reduces = kind.direction == "fwd" and reduction != "none"
-    items = targets * (1 if kind.direction == "fwd" else kind.classes)
-    return prepare(
-        kind.device,
-        source,
-        f"nll_loss_{kind.direction}",
-        (local_items if reduces else items,),
-        [count(targets), count(kind.inner), *arguments[kind.direction]],
-        (local_items,) if reduces else None,
-    )
+    numbers = [] if kind.direction == "join" else [count(targets), count(kind.inner)]
+    name = f"nll_loss_{kind.direction}"
+    return prepare(kind.device, source, name, sizes, [*numbers, *pointers], local)
+
+
+def _pieces(kind: LossCase, local_items: int, limits: Limits) -> int:
+    """Return how many work-groups add up the targets of a loss: all of a GPU for many targets."""
+    targets = kind.rows * kind.inner
+    if local_items == 1:
+        return max(1, targets // MOST_TERMS)
+    return max(1, min(4 * limits.compute_units, targets // (local_items * TERMS)))
+
+
+def _shared_out(
+    kind: LossCase, local_items: int, limits: Limits
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the work-items of a gradient, and those of a group."""
+    items, rows = kind.rows * kind.inner * kind.classes, kind.rows * kind.classes
+    if kind.inner == 1:
+        blocks = ceil_div(items, BLOCK["cpu" if local_items == 1 else "gpu"])
+        return (blocks * local_items,), (local_items,)
+    if kind.inner < LONG_ROW or rows > MOST_ROWS:
+        return (items,), None
+    return in_groups((kind.inner, rows), limits)
 
 
 def multi_margin_loss_backward(

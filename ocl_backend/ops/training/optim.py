@@ -36,7 +36,7 @@ BLOCK = {"cpu": 16384, "gpu": 4096}
 class Method:
     """Which formula; the template begins with the legend."""
 
-    method: Literal["sgd", "adam", "adamw", "add"]
+    method: Literal["sgd", "adam", "adamw"]
     roles: tuple[str, ...]
     weight_decay: bool = False
     momentum: bool = False
@@ -157,20 +157,6 @@ def fused_sgd(
     _advance(kind, lists, numbers, grad_scale, found_inf)
 
 
-def foreach_add_scalar(tensors: Sequence[Tensor], scalar: float) -> None:
-    """Add `scalar` to every tensor in place; the optimisers count their steps with it.
-
-    A tensor that is listed twice takes it twice, as on the CPU: one launch would read it once.
-    """
-    alike = {(t.dtype, t.get_device()) for t in tensors}
-    repeats = len({t.data_ptr() for t in tensors}) < len(tensors)
-    if len(alike) != 1 or repeats or not tensors[0].is_floating_point():
-        for tensor in tensors:
-            tensor.add_(scalar)
-        return
-    _advance(Method("add", ("p",)), {"p": tensors}, Numbers(float(scalar)))
-
-
 def _advance(
     kind: Method,
     lists: dict[str, Sequence[Tensor]],
@@ -271,6 +257,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "_fused_adamw_.tensor_lr": fused_adamw,
     "_fused_sgd_": fused_sgd,
     "_fused_sgd_.tensor_lr": fused_sgd,
-    "_foreach_add_.Scalar": foreach_add_scalar,
 }
 """Implementations by aten name."""

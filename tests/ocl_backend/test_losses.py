@@ -1,0 +1,91 @@
+"""Losses and their gradients against the CPU, and in how few launches they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import place
+
+LOSSES: dict[str, Callable[..., Any]] = {
+    "mse": functional.mse_loss,
+    "l1": functional.l1_loss,
+    "smooth_l1": lambda x, y, **kwargs: functional.smooth_l1_loss(x, y, beta=1.5e-2, **kwargs),
+    "huber": lambda x, y, **kwargs: functional.huber_loss(x, y, delta=0.3, **kwargs),
+    "cross_entropy": functional.binary_cross_entropy,
+    "with_logits": functional.binary_cross_entropy_with_logits,
+    "weighted": lambda x, y, **kwargs: functional.binary_cross_entropy_with_logits(
+        x, y, weight=y, pos_weight=y, **kwargs
+    ),
+}
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float64: 1e-9}
+FEW = {"mse": 1, "smooth_l1": 1, "huber": 1, "with_logits": 1}
+"""Launches forward, of one piece."""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_items_follow_the_cpu(device: Any, name: str, dtype: Any) -> None:
+    torch.manual_seed(0)
+    for shape in [(), (33, 5), (0, 3), (70001,)]:
+        for reduction in ("mean", "sum", "none"):
+            x, y = torch.rand(shape).to(dtype), torch.rand(shape).to(dtype)
+            if shape == (33, 5):  # of another order than the target
+                x = x.t().contiguous().t()
+            follow(lambda a, b, r=reduction: LOSSES[name](a, b, reduction=r), x, y, device, dtype)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", FEW)
+def test_a_loss_is_one_launch(device: Any, name: str) -> None:
+    x, y = (torch.rand(500, device=place(device)) for _ in range(2))
+    LOSSES[name](x, y)
+    with torch.ocl.profile(file=None) as profile:
+        LOSSES[name](x, y)
+    assert [command.name for command in profile.commands] == ["reduce_loss"] * FEW[name]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 3), (7,), (4864, 34), (50001, 2), (3, 40000), (2, 5, 40, 40), (3, 7, 33), (4, 3, 5)],
+)
+def test_nll_loss_follows_the_cpu(device: Any, shape: Any, weighted: bool, dtype: Any) -> None:
+    """Blocks of a gradient end within rows, and many targets are added up in pieces."""
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(dtype)
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    target = torch.randint(classes, (*shape[:1], *shape[2:]) if len(shape) > 1 else ())
+    if target.numel() > 1:
+        target.view(-1)[1] = -100
+    weight = torch.rand(classes).to(dtype) + 0.5 if weighted else None
+    for reduction in ("mean", "sum", "none"):
+
+        def loss(a: Any, b: Any, reduction: str = reduction) -> Any:
+            own = None if weight is None else weight.to(a.device)
+            return functional.nll_loss(a, b, own, reduction=reduction)
+
+        follow(loss, x, target, device, dtype)
+
+
+def follow(loss: Callable[..., Any], x: Any, y: Any, device: Any, dtype: Any) -> None:
+    """Compare a loss and its gradient with the CPU's."""
+    theirs = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    ours = x.detach().to(place(device)).requires_grad_()
+    expected, found = loss(theirs, y), loss(ours, y.to(place(device)))
+    assert expected.dtype is found.dtype
+    gradient = torch.ones_like(expected)
+    expected.backward(gradient)
+    found.backward(gradient.to(place(device)))
+    within = {"rtol": TOLERANCES[dtype], "atol": TOLERANCES[dtype], "equal_nan": True}
+    torch.testing.assert_close(found.cpu(), expected, **within)
+    torch.testing.assert_close(ours.grad.cpu(), theirs.grad, **within)
