@@ -190,7 +190,8 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
     source = rendered(
         "axis_sums", package="ocl_backend", dtype=dtype, outer=outer, pixels=form.pixels,
         equal=w.equal, weighted=not w.is_copy, lined=lined, width=width,
-        line_width=_width(items), line=1 << (items - 1).bit_length() if lined else 0, copies=all(t.is_copy for t in tables),
+        line_width=_width(items), line=1 << (items - 1).bit_length() if lined else 0,
+        copies=all(table.is_copy for table in tables),
     )  # fmt: skip
     channels = form.size[1]
     rows = form.out[0] * form.out[2] * form.out[3] * (1 if form.pixels else channels)
