@@ -51,6 +51,21 @@ def width_of(window: Window, part: Part, limits: Limits) -> int:
     return vectors.widest(widths, sizes, steps)
 
 
+def width_of_flat(window: Window, part: Part, limits: Limits) -> int:
+    """Return how many items a step of a flat part computes.
+
+    On processors they need not divide a row: what is left of it are steps of one item.
+    """
+    width, last = width_of(window, part, limits), part.space[-1]
+    joins = any(
+        window.nodes[i].kind == "cat" and window.nodes[i].axis == len(window.nodes[i].out.shape) - 1
+        for i in part.computed
+    )
+    if limits.kind != "cpu" or joins or width >= min(vectors.CPU_WIDTHS):
+        return width
+    return next((wide for wide in vectors.CPU_WIDTHS if last >= wide), width)
+
+
 def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:
     """Return how much the arguments of a launch of `parts` take, or None if it is too much."""
     reads = {
@@ -105,7 +120,7 @@ def fit_in_order(window: Window, parts: Sequence[Part]) -> bool:
     limits = devices()[window.steps[0].rule.device].limits
     if limits.kind != "cpu" or any(part.by_rows(window.nodes) for part in parts):
         return False
-    groups = (_groups(part, width_of(window, part, limits), CPU_VECTORS) for part in parts)
+    groups = (_groups(part, width_of_flat(window, part, limits), CPU_VECTORS) for part in parts)
     return sum(groups) <= GROUPS_IN_ORDER and most_bytes(window, parts, []) is not None
 
 
@@ -146,7 +161,7 @@ def _written(
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
     for part in parts:
-        width = width_of(window, part, limits)
+        width = (width_of if part in rows else width_of_flat)(window, part, limits)
         steps = CPU_VECTORS if on_cpu else 1
         writer = Writer(window, part, arguments, width, is_free)
         lines = writer.lines(local, steps)
@@ -206,4 +221,6 @@ def launch_of(
 
 
 def _groups(part: Part, width: int, at_once: int) -> int:
-    return ceil_div(prod(part.space) // width, at_once)
+    """Return the work-groups that take `at_once` steps each."""
+    whole, left = divmod(part.space[-1], width)
+    return ceil_div(prod(part.space[:-1]) * (whole + left), at_once)

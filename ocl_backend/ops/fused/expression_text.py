@@ -201,9 +201,9 @@ class Writer:
         """Return the part's statements; `group` is the work-group's number in it."""
         if self.part.by_rows(self.nodes):
             return self._by_rows(local)
+        if local == 1 and steps > 1:
+            return self._segments(steps)
         inner = self.size(self.part.space[-1] // self.width)
-        # unsigned: Intel's compiler (2026.22) stores to wrong places where it divides a signed t
-        # and fills a row with positions, such as `arange(9).clamp(0, 5)`
         first = f"(group * {local} + lane) * {steps}"
         return [
             f"for (uint t = {first}, end = t + {steps}; t < end; ++t) {{",
@@ -213,6 +213,39 @@ class Writer:
             *(f"    {line}" for line in self.roots(False, dict(self.made))),
             "}",
         ]
+
+    def _segments(self, steps: int) -> list[str]:
+        """Return the statements of a processor's work-item, which walks pieces of rows.
+
+        A step is a vector, or one of the items that a row has behind its last whole vector.
+        """
+        whole, left = divmod(self.part.space[-1], self.width)
+        steps_of_row, vectors_of_row = self.size(whole + left), self.size(whole)
+        # unsigned: Intel's compiler (2026.22) stores to wrong places where it divides a signed t
+        # and fills a row with positions, such as `arange(9).clamp(0, 5)`
+        lines = [
+            f"for (uint t = group * {steps}, end = t + {steps}; t < end;) {{",
+            f"    uint rest = t / {steps_of_row};",
+            f"    const uint begin = t % {steps_of_row};",
+            f"    const uint stop = min((uint){steps_of_row}, begin + (end - t));",
+            "    t += stop - begin;",
+            *(f"    {line}" for line in self.position("break;")),
+            f"    for (uint step = begin; step < min(stop, (uint){vectors_of_row}); ++step) {{",
+            f"        const int c = step * {self.width};",
+            *(f"        {line}" for line in self.roots(False, dict(self.made))),
+            "    }",
+        ]
+        if left:
+            before = f"{vectors_of_row} * {self.width - 1}"
+            width, self.width = self.width, 1
+            lines += [
+                f"    for (uint step = max(begin, (uint){vectors_of_row}); step < stop; ++step) {{",
+                f"        const int c = step + {before};",
+                *(f"        {line}" for line in self.roots(False, dict(self.made))),
+                "    }",
+            ]
+            self.width = width
+        return [*lines, "}"]
 
     def position(self, past: str) -> list[str]:
         """Return the statements that take `rest`, a row's number, apart.
