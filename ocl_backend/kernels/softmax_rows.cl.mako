@@ -9,7 +9,9 @@ at_once     rows that a work-group takes at once, and `rounds` times one after t
 held        most vectors of a row that a work-item keeps; 0: it reads them again instead
 unroll      what is kept should lie in registers
 loads       forward, where nothing is kept: vectors that a work-item has under way; 0: one
-width       items read at once; divides inner
+width       items read at once
+ragged      whether inner is no multiple of it; then a work-item has a row, and `fill` stands for the
+            items that its last vector lacks
 
 Arguments are inner, rows (items of a row and how many there are; all are dense), rounds, and
 vectors, those of a row that a work-item has.
@@ -21,7 +23,11 @@ vectors, those of a row that a work-item has.
     real = dtype.value
     wide = vectors.vector(real, width)
     inputs = ("x",) if direction == "fwd" else ("grad", "output")
-    kept = {name: f"{name}_kept[h]" if held else vectors.load(dtype, name, "row + s", "1", width) for name in inputs}
+    fill = "-INFINITY" if direction == "fwd" else "0"
+    def read(name):
+        dense = vectors.load(dtype, name, "row + s", "1", width)
+        return f"(s + {width} <= inner ? {dense} : part({name} + row + s, inner - s))" if ragged else dense
+    kept = {name: f"{name}_kept[h]" if held else read(name) for name in inputs}
     def over_lanes(name, combined):
         """One number of all lanes of a vector."""
         lanes_of = [f"{name}.s{i:x}" for i in range(width)] if width > 1 else [name]
@@ -32,6 +38,21 @@ vectors, those of a row that a work-item has.
     needed = ("largest", "sum") if direction == "fwd" else ("sum",)
 %>\
 ${vectors.prelude(dtype, width)}
+% if ragged:
+/* the last items of a row */
+${wide} part(const __global ${dtype.storage} *from, const int count)
+{
+    ${real} items[${width}];
+    for (int i = 0; i < ${width}; ++i) {
+        items[i] = ${fill};
+        if (i < count) {
+            items[i] = ${dtype.load("from", "i")};
+        }
+    }
+    return vload${width}(0, items);
+}
+
+% endif
 % for name in needed:
 /* of all work-items that share a row */
 ${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
@@ -71,6 +92,16 @@ ${real} row_${name}(${real} value, __local ${real} *scratch, const int id)
 <%def name="write(value)">\
 <%self:each>\
 const ${wide} result = ${value};
+% if ragged:
+                if (s + ${width} > inner) {
+                    ${real} items[${width}];
+                    vstore${width}(result, 0, items);
+                    for (int i = 0; i < inner - s; ++i) {
+                        ${dtype.store("out", "row + s + i", "items[i]")}
+                    }
+                    continue;
+                }
+% endif
 % for line in vectors.store(dtype, "out", "row + s", "1", "result", width):
                 ${line}
 % endfor
@@ -99,7 +130,7 @@ void softmax_rows(
 % endfor
 <%self:each>\
 % for name in inputs:
-${name}_kept[h] = ${vectors.load(dtype, name, "row + s", "1", width)};
+${name}_kept[h] = ${read(name)};
                 % endfor
 </%self:each>\
 % endif

@@ -82,7 +82,8 @@ def shares(rows: Rows) -> Shares:
     width = vectors.width_of_rows(rows.inner, limits)
     count = rows.inner // width
     if limits.kind == "cpu":
-        held = count if rows.inner <= MOST_ON_CPU else 0
+        width = next((wide for wide in vectors.CPU_WIDTHS if rows.inner >= wide), width)
+        held = ceil_div(rows.inner, width) if rows.inner <= MOST_ON_CPU else 0
         return Shares(width, 1, 1, max(1, CPU_GROUP_ITEMS // rows.inner), held, unroll=False)
     group = min(GROUP, limits.max_work_group)
     lanes = _lanes(count, group)
@@ -120,7 +121,7 @@ def _prepared(rows: Rows, direction: str, logarithm: bool) -> KernelLaunch:
     source = rendered(
         "softmax_rows", package="ocl_backend", direction=direction, logarithm=logarithm,
         dtype=dtype, width=share.width, lanes=share.lanes, at_once=share.at_once,
-        held=share.room, unroll=share.unroll,
+        held=share.room, unroll=share.unroll, ragged=rows.inner % share.width > 0,
         loads=LOADS if direction == "fwd" and not share.held and share.lanes > 1 else 0,
     )  # fmt: skip
     local = share.lanes * share.at_once
