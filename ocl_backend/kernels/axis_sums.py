@@ -155,7 +155,9 @@ def _weights_of(dtype: torch.dtype) -> torch.dtype:
 def _by_rows(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
     """Launch a processor's kernel; x and y are [n, c, d, h, w]."""
     last = y.is_contiguous(memory_format=torch.channels_last_3d)
-    pixels = last and not y.is_contiguous()
+    run = _tables(x.device, along[2], _weights_of(x.dtype), True).run
+    fills = x.shape[1] >= min(CPU_WIDTHS) or 2 * (run[1] - run[0]) > y.shape[4]
+    pixels = last and not y.is_contiguous() and fills
     dense = y if pixels or y.is_contiguous() else y.new_empty(y.shape)
     if pixels and x.stride(1) != 1:
         x = x.contiguous(memory_format=torch.channels_last_3d)

@@ -16,6 +16,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.kernels.axis_sums import Along, axis_sums
 from ocl_backend.kernels.axis_taps import means
+from ocl_backend.kernels.max_pool_rows import max_rows, max_rows_backward
 from ocl_backend.kernels.memory_formats import arranged, in_pixels, like_image
 from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
@@ -45,7 +46,8 @@ def max_pool2d_out(
     shape = _pooled(x, windows, ceil_mode)
     sized(out, shape, x.dtype)
     sized(indices, shape, torch.int64)
-    pool("max", x, (indices, out), windows)
+    if not max_rows(x, out, indices, windows):
+        pool("max", x, (indices, out), windows)
     return out, indices
 
 
@@ -64,7 +66,8 @@ def max_pool2d_backward_out(
     """Write the gradient of x [..., h, w] to `grad_input`."""
     del x, ceil_mode
     windows = regular(2, kernel_size, stride, padding, dilation)
-    pool_backward("max", (grad, indices), grad_input, windows)
+    if not max_rows_backward(grad, indices, grad_input, windows):
+        pool_backward("max", (grad, indices), grad_input, windows)
     return grad_input
 
 
