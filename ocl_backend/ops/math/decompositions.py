@@ -16,7 +16,6 @@ from torch._decomp import decomposition_table
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.binning import binned
 from ocl_backend.kernels.bounds import check_values
-from ocl_backend.kernels.memory_formats import laid_out_like
 
 TORCH = (
     *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
@@ -127,33 +126,6 @@ def rrelu_with_noise(
     return x * noise
 
 
-def native_group_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    batch: int,
-    channels: int,
-    pixels: int,
-    groups: int,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalised by group, mean and 1 / deviation [batch, groups]; channels_last is kept.
-
-    torch's own composition takes contiguous tensors alone. Halves are computed with as floats.
-    """
-    rows = x.contiguous().view(batch, groups, channels // groups, pixels)
-    rows = rows.float() if x.dtype in (torch.half, torch.bfloat16) else rows
-    variance, mean = torch.var_mean(rows, (2, 3), correction=0, keepdim=True)
-    scale = (variance + eps).rsqrt()
-    each = (1, groups, channels // groups, 1)
-    factor = scale if weight is None else scale * weight.view(each)
-    result = (rows - mean) * factor
-    if bias is not None:
-        result += bias.view(each)
-    statistics = (mean.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype))
-    return laid_out_like(result.view(x.shape).to(x.dtype), x), *statistics
-
-
 def native_group_norm_backward(
     grad: Tensor, x: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, batch: int,
     channels: int, pixels: int, groups: int, output_mask: list[bool],
@@ -211,7 +183,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "huber_loss": huber_loss,
     "huber_loss.out": into(huber_loss),
     "_prelu_kernel_backward": prelu_backward,
-    "native_group_norm": native_group_norm,
     "native_group_norm_backward": native_group_norm_backward,
     **{f"max_unpool{spatial}d": max_unpool(spatial) for spatial in (2, 3)},
     **{f"max_unpool{spatial}d.out": into(max_unpool(spatial)) for spatial in (2, 3)},
