@@ -21,7 +21,7 @@ TORCH = (
     *("binary_cross_entropy_backward", "mse_loss", "mse_loss_backward"),
     *("smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss_backward"),
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
-    *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
+    *("im2col", "col2im", "unfold_backward"),
     *("channel_shuffle", "tril_indices", "triu_indices", "multi_margin_loss"),
     *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
@@ -126,24 +126,6 @@ def rrelu_with_noise(
     return x * noise
 
 
-def native_group_norm_backward(
-    grad: Tensor, x: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, batch: int,
-    channels: int, pixels: int, groups: int, output_mask: list[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Return the gradients of x, weight and bias as torch composes them, which divides by pixels.
-
-    Where there are none, all gradients are 0.
-    """
-    if x.numel():
-        found: tuple[Tensor | None, ...] = decomposition_table[
-            torch.ops.aten.native_group_norm_backward.default
-        ](grad, x, mean, scale, weight, batch, channels, pixels, groups, output_mask)
-        return found
-    shapes = (x.shape, (channels,), (channels,))
-    wanted = zip(shapes, output_mask, strict=True)
-    return tuple(x.new_zeros(shape) if asked else None for shape, asked in wanted)
-
-
 def max_unpool(spatial: int) -> Callable[..., Tensor]:
     """Return the operator that puts maxima back to where they were in each plane.
 
@@ -183,7 +165,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "huber_loss": huber_loss,
     "huber_loss.out": into(huber_loss),
     "_prelu_kernel_backward": prelu_backward,
-    "native_group_norm_backward": native_group_norm_backward,
     **{f"max_unpool{spatial}d": max_unpool(spatial) for spatial in (2, 3)},
     **{f"max_unpool{spatial}d.out": into(max_unpool(spatial)) for spatial in (2, 3)},
     "rrelu_with_noise": rrelu_with_noise,
