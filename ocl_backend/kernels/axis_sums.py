@@ -139,9 +139,7 @@ def _tables(device: torch.device, along: Along, dtype: torch.dtype, across: bool
     )
     weights = torch.from_numpy(weight).to(dtype).to(device) if len(weight) else _none(device)
     is_same = taps.is_copy and taps.run == (0, taps.size, 0) and taps.results == taps.size
-    return Tables(
-        begin, items, weights, equal, taps.is_copy, is_same, taps.run, taps.results
-    )
+    return Tables(begin, items, weights, equal, taps.is_copy, is_same, taps.run, taps.results)
 
 
 def _none(device: torch.device) -> Tensor:
@@ -163,9 +161,7 @@ def _by_rows(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
         x = x.contiguous(memory_format=torch.channels_last_3d)
     elif not pixels and x.stride(4) != 1:
         x = x.contiguous()
-    form = Form(
-        x.get_device(), x.dtype, pixels, along, tuple(x.shape), tuple(y.shape), x.stride()
-    )
+    form = Form(x.get_device(), x.dtype, pixels, along, tuple(x.shape), tuple(y.shape), x.stride())
     run, addresses, _ = _prepared(form)
     run(x.data_ptr(), dense.data_ptr(), *addresses)
     if dense is not y:
@@ -206,9 +202,7 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
         arguments += [Pointer(4), Pointer(4), Pointer(weights.itemsize)]
     arguments += map(np.int64, numbers)
     addresses = tuple(part.data_ptr() for table in used for part in table[:3])
-    launched = prepare(
-        form.device, source, "axis_sums", (ceil_div(rows, share),), arguments, (1,)
-    )
+    launched = prepare(form.device, source, "axis_sums", (ceil_div(rows, share),), arguments, (1,))
     return launched, addresses, used
 
 

@@ -1,4 +1,4 @@
-"""Maxima of 2-d windows on processors: rows of results by vectors, of channels where those lie last.
+"""Maxima of 2-d windows on processors: rows by vectors, of channels where those lie last.
 
 GPUs, and dtypes that are not computed with as floats, have `pooling_2d`.
 """
@@ -65,9 +65,7 @@ def max_rows(x: Tensor, y: Tensor, indices: Tensor, windows: tuple[Regular, ...]
     if not pixels and pool.line > MOST_LINE:
         return False
     x = x if pixels else x.contiguous()
-    results = [
-        t if pixels or t.is_contiguous() else t.new_empty(t.shape) for t in (indices, y)
-    ]
+    results = [t if pixels or t.is_contiguous() else t.new_empty(t.shape) for t in (indices, y)]
     _prepared(pool)(x.data_ptr(), *(tensor.data_ptr() for tensor in results))
     for given, result in zip((indices, y), results, strict=True):
         if result is not given:

@@ -22,9 +22,7 @@ REACHES = {"linear": 1, "bilinear": 1, "trilinear": 1, "bicubic": 2}
 NEAREST = {"nearest": 0.0, "_nearest_exact": 0.5}
 
 
-def nearest(
-    x: Tensor, output_size: Sequence[int], *scales: float | None, shift: float
-) -> Tensor:
+def nearest(x: Tensor, output_size: Sequence[int], *scales: float | None, shift: float) -> Tensor:
     """Return copies of x's [batch, channels, ...] items that lie nearest.
 
     Args:
@@ -34,7 +32,8 @@ def nearest(
         shift: 0.5 to go by the items' middles, 0 by their begins.
     """
     _check(x.shape, output_size)
-    return _resized(x, output_size, _nearest(x.shape, output_size, scales, shift, x.dtype is torch.float64))
+    along = _nearest(x.shape, output_size, scales, shift, x.dtype is torch.float64)
+    return _resized(x, output_size, along)
 
 
 def nearest_backward(

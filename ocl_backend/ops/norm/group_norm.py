@@ -60,6 +60,11 @@ def _groups(x: Tensor, shape: tuple[int, ...], last: bool) -> Tensor:
     return flat.permute(0, 2, 3, 1)
 
 
+def _spread(numbers: Tensor, shape: tuple[int, ...], last: bool) -> Tensor:
+    """Return groups' numbers one for each channel where channels lie last, which are then lanes."""
+    return numbers.expand(*shape[:3], 1).contiguous() if last else numbers
+
+
 def native_group_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -82,7 +87,7 @@ def native_group_norm(
     rows, results = _groups(x, shape, last), _groups(y, shape, last)
     if last:  # pixels first: channels, which lie together, are then lanes
         center = mean(mean(rows, (3,), True, dtype=wide), (2,), True)
-        each = center.expand(*shape[:3], 1).contiguous()
+        each = _spread(center, shape, last)
         variance = reduce(VARIANCE, rows, (3,), True, wide, center=each, correction=0)
         variance = mean(variance, (2,), True)
     else:
@@ -92,9 +97,9 @@ def native_group_norm(
     factors = [f.view(groups, -1, 1) for f in (weight, bias) if f is not None]
     if x.numel():
         kinds = tuple(None if f is None else f.dtype for f in (weight, bias))
-        launch(
-            _kernel(x.dtype, wide, kinds), rows.shape, [rows, center, scale, *factors, results]
-        )
+        each, scales = (_spread(t, shape, last) for t in (center, scale))
+        given = [rows, each, scales, *factors, results]
+        launch(_kernel(x.dtype, wide, kinds), rows.shape, given)
     return y, center.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype)
 
 
@@ -144,7 +149,8 @@ def native_group_norm_backward(
         shift = -part * center - total * mean_slope
         slope = scale if factor is None else scale * factor
         grad_x = torch.empty_like(x)
-        given = [grads, rows, slope, part, shift, _groups(grad_x, shape, last)]
+        numbers = (_spread(t, shape, last) for t in (slope, part, shift))
+        given = [grads, rows, *numbers, _groups(grad_x, shape, last)]
         launch(_backward_kernel(x.dtype, wide), rows.shape, given)
     of_weight = of_bias = None
     if output_mask[1]:
