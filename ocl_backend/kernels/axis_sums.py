@@ -73,7 +73,7 @@ class Form:
     device: int
     dtype: torch.dtype
     pixels: bool
-    along: tuple[Along, Along, Along]
+    along: tuple[Along, ...]
     size: tuple[int, ...]
     out: tuple[int, ...]
     steps: tuple[int, ...]
@@ -132,7 +132,8 @@ def _tables(device: torch.device, along: Along, dtype: torch.dtype, across: bool
     taps = along.taps()
     item, weight, equal = taps.item, taps.weight, taps.equal
     if across and equal:
-        item, weight = (part.reshape(-1, equal).T.copy().reshape(-1) for part in (item, weight))
+        item = item.reshape(-1, equal).T.copy().reshape(-1)
+        weight = weight.reshape(-1, equal).T.copy().reshape(-1)
     begin, items = (
         torch.from_numpy(part.astype(np.int32)).to(device) if len(part) else _none(device)
         for part in (taps.begin, item)
@@ -153,8 +154,8 @@ def _weights_of(dtype: torch.dtype) -> torch.dtype:
 def _by_rows(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
     """Launch a processor's kernel; x and y are [n, c, d, h, w]."""
     last = y.is_contiguous(memory_format=torch.channels_last_3d)
-    run = _tables(x.device, along[2], _weights_of(x.dtype), True).run
-    fills = x.shape[1] >= min(CPU_WIDTHS) or 2 * (run[1] - run[0]) > y.shape[4]
+    begin, end, _ = _tables(x.device, along[2], _weights_of(x.dtype), True).run
+    fills = x.shape[1] >= min(CPU_WIDTHS) or 2 * (end - begin) > y.shape[4]
     pixels = last and not y.is_contiguous() and fills
     dense = y if pixels or y.is_contiguous() else y.new_empty(y.shape)
     if pixels and x.stride(1) != 1:
