@@ -29,7 +29,7 @@ from oclgen.render import rendered
 MOST_LINE = 8192
 """Items of a row that a processor's work-item adds to in its private memory."""
 COPIED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The dtype as which items of so many bytes are copied."""
+"""The dtype as which items of a number of bytes are copied."""
 AXES = "dhw"
 
 

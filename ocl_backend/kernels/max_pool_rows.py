@@ -114,7 +114,7 @@ def _of(
 def _prepared(pool: MaxPool) -> KernelLaunch:
     dtype, (images, channels, height, width) = dtype_of(pool.dtype), pool.size
     kernel, stride, pad, dilation, _ = zip(*pool.windows, strict=True)
-    # rows of results, each of so many items that a vector takes
+    # a work-item makes rows of results, each of `across` items
     across, down = (width, height) if pool.backward else (pool.out[1], pool.out[0])
     lanes = channels if pool.pixels else min(width, across)
     source = rendered(

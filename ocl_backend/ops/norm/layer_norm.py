@@ -1,6 +1,6 @@
 """Layer normalisation, forward and backward.
 
-Group normalisation is torch's own composition of this device's batch normalisation.
+Group normalisation is `group_norm`.
 """
 
 from __future__ import annotations
