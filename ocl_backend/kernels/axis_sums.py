@@ -30,7 +30,7 @@ from oclgen.render import rendered
 MOST_LINE = 8192
 """Items of a row that a processor's work-item adds to in its private memory."""
 COPIED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The dtype as which items of so many bytes are copied."""
+"""The dtype as which items of a number of bytes are copied."""
 AXES = "dhw"
 
 
@@ -74,7 +74,7 @@ class Form:
     device: int
     dtype: torch.dtype
     pixels: bool
-    along: tuple[Along, Along, Along]
+    along: tuple[Along, ...]
     size: tuple[int, ...]
     out: tuple[int, ...]
     steps: tuple[int, ...]
@@ -133,7 +133,8 @@ def _tables(device: torch.device, along: Along, dtype: torch.dtype, across: bool
     taps = along.taps()
     item, weight, equal = taps.item, taps.weight, taps.equal
     if across and equal:
-        item, weight = (part.reshape(-1, equal).T.copy().reshape(-1) for part in (item, weight))
+        item = item.reshape(-1, equal).T.copy().reshape(-1)
+        weight = weight.reshape(-1, equal).T.copy().reshape(-1)
     begin, items = (
         as_table(torch.from_numpy(part.astype(np.int32)).to(device)) if len(part) else _none(device)
         for part in (taps.begin, item)
@@ -156,7 +157,9 @@ def _weights_of(dtype: torch.dtype) -> torch.dtype:
 def _by_rows(x: Tensor, along: tuple[Along, ...], y: Tensor) -> None:
     """Launch a processor's kernel; x and y are [n, c, d, h, w]."""
     last = y.is_contiguous(memory_format=torch.channels_last_3d)
-    pixels = last and not y.is_contiguous()
+    begin, end, _ = _tables(x.device, along[2], _weights_of(x.dtype), True).run
+    fills = x.shape[1] >= min(CPU_WIDTHS) or 2 * (end - begin) > y.shape[4]
+    pixels = last and not y.is_contiguous() and fills
     dense = y if pixels or y.is_contiguous() else y.new_empty(y.shape)
     if pixels and x.stride(1) != 1:
         x = x.contiguous(memory_format=torch.channels_last_3d)
@@ -189,7 +192,8 @@ def _prepared(form: Form) -> tuple[KernelLaunch, tuple[int, ...], list[Tables]]:
     source = rendered(
         "axis_sums", package="ocl_backend", dtype=dtype, outer=outer, pixels=form.pixels,
         equal=w.equal, weighted=not w.is_copy, lined=lined, width=width,
-        line_width=_width(items), line=1 << (items - 1).bit_length() if lined else 0, copies=all(t.is_copy for t in tables),
+        line_width=_width(items), line=1 << (items - 1).bit_length() if lined else 0,
+        copies=all(table.is_copy for table in tables),
     )  # fmt: skip
     channels = form.size[1]
     rows = form.out[0] * form.out[2] * form.out[3] * (1 if form.pixels else channels)

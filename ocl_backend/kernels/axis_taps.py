@@ -91,9 +91,9 @@ def nearest(size: int, out: int, factor: float | None, shift: float, exact: bool
         shift: 0.5: an item is the one where its middle lies; 0: where its begin does.
         exact: in float64 rather than float32.
     """
-    real = np.float64 if exact else np.float32
-    scale = real(1 / factor if factor and factor > 0 else size / out)
-    at = np.arange(out, dtype=real) + real(shift)
+    real = np.dtype(np.float64 if exact else np.float32)
+    scale = np.array(1 / factor if factor and factor > 0 else size / out, real)
+    at = np.arange(out).astype(real) + np.array(shift, real)
     return _single(np.minimum(np.floor(at * scale).astype(np.int64), size - 1), size)
 
 
@@ -161,6 +161,4 @@ def means(windows: Regular | Adaptive, size: int, out: int, divisor: int = 0) ->
     begin = np.r_[0, np.cumsum(counts)]
     within = np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
     weight = np.ones(out) / divisor if divisor else 1 / np.maximum(count, 1)
-    return Taps(
-        begin, np.repeat(first, counts) + within * step, np.repeat(weight, counts), size
-    )
+    return Taps(begin, np.repeat(first, counts) + within * step, np.repeat(weight, counts), size)

@@ -6,6 +6,7 @@ reads channels_last in place says so in its problem's layout.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -40,6 +41,19 @@ def arranged(x: Tensor, pixels: bool) -> Tensor:
     if not pixels:
         return x.contiguous()
     return x.contiguous(memory_format=FORMATS[x.dim()])
+
+
+def like_image(shape: Sequence[int], x: Tensor, rank: int) -> Tensor:
+    """Return memory for an image that lies as x does, channels last or contiguous.
+
+    Args:
+        shape: [batch?, channels, *sizes].
+        x: another image of its dtype.
+        rank: dimensions after the channels.
+    """
+    last = rank > 1 and x.dim() == rank + 2 and in_pixels(x)
+    form = FORMATS[x.dim()] if last else torch.contiguous_format
+    return torch.empty(tuple(shape), dtype=x.dtype, device=x.device, memory_format=form)
 
 
 def dense(parameter: Tensor | None) -> Tensor | None:

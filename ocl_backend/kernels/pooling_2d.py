@@ -34,6 +34,8 @@ LOCAL = 64
 """Work-items per group: every device has as many."""
 LARGE = 256
 """Work-items per group of a GPU that is full."""
+MOST_PRIVATE = 16384
+"""Sums that a work-item of a processor keeps in private memory."""
 MOST_SUMS = 16
 """Sums that a work-item keeps in registers at most."""
 INDEX: dict[type, str] = {np.uint32: "uint", np.uint64: "ulong"}
@@ -190,11 +192,11 @@ def _local(items: int, limits: Limits) -> int:
 
 def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(pooling.dtype)
-    # sums in narrow storage would round at every step
-    exact = dtype.storage == dtype.value
+    # sums in narrow storage are made in private memory, which is small
+    fits = dtype.storage == dtype.value or prod(pooling.size) <= MOST_PRIVATE
     limits = devices()[pooling.device].limits
     cpu, is_max = limits.kind == "cpu", pooling.kind == "max"
-    scatters = is_max and exact and cpu
+    scatters = is_max and fits and cpu
     tiles = is_max and aligned and not cpu and pooling.is_tiled
     abreast = _abreast(pooling) if tiles else 0
     strides = tuple(along.stride for along in pooling.windows)

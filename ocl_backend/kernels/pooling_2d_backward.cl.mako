@@ -3,7 +3,8 @@ Gradient of 2-d pooling, without atomic additions, so that the sum has one order
 gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole plane by itself.
 
 kind        "max", "avg" or "adaptive", as in pooling_2d.cl.mako, whose parameters these are
-scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once
+scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once; in narrow
+            storage sums would round at every step, so that the plane is private meanwhile
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count    as there
 block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
@@ -52,6 +53,7 @@ __kernel void pool_${kind}_backward(
     indices += indices_start + plane * ${out_h * out_w};
 % endif
 % if scatters:
+% if dtype.storage == real:
     for (int at = 0; at < ${height * width}; ++at) {
         grad_x[at] = 0;
     }
@@ -63,6 +65,20 @@ __kernel void pool_${kind}_backward(
 % endif
         grad_x[indices[at]] += grad[at];
     }
+% else:
+    ${real} sums[${height * width}];
+    for (int at = 0; at < ${height * width}; ++at) {
+        sums[at] = 0;
+    }
+    for (int at = 0; at < ${out_h * out_w}; ++at) {
+        if (indices[at] >= 0) { // else all items of this window are padding
+            sums[indices[at]] += ${dtype.load("grad", "at")};
+        }
+    }
+    for (int at = 0; at < ${height * width}; ++at) {
+        ${dtype.store("grad_x", "at", "sums[at]")}
+    }
+% endif
 % elif abreast:
     const int left = id % ${columns} * ${block_w};
     const int top = id / ${columns} % ${rows} * ${block_h};

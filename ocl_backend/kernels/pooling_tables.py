@@ -1,7 +1,7 @@
 """Pooling by tables that say where each window begins and ends: any windows, up to 3 dimensions.
 
-One kernel takes maxima, one takes means, one the gradient of means. Kinds in two dimensions that
-networks use often have kernels of their own, in `pooling_2d`.
+Maxima of windows, and their gradient. Those in two dimensions have kernels of their own, in
+`pooling_2d`; means are sums along axes, `axis_sums`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of, lowest
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.windows import Adaptive, Tables, Windows, tables, transposed
+from ocl_backend.kernels.windows import Adaptive, Tables, Windows, tables
 
 LOOPS = """\
 for (long d = first_d; d < last_d; d += dilation_d) {
@@ -36,8 +36,6 @@ MAXIMUM = (
     + "const T result = where < 0 ? (T)(%s) : best;\n"
 )
 """A window of dilated items may have padding alone: it has the lowest number, which lay nowhere."""
-MEAN = "T sum = 0;\n" + LOOPS % "sum += value;" + "const T result = sum / count;\n"
-MEAN_BACKWARD = "T sum = 0;\n" + LOOPS % "sum += value / LOAD_count(at);"
 
 BOUNDS = tuple(f"{end}_{dim}" for dim in "dhw" for end in ("first", "last"))
 NUMBERS = ("plane_items", "row_items", "dilation_d", "dilation_h", "dilation_w")
@@ -62,7 +60,7 @@ def _launch(kernel: Kernel, x: Tensor, bounds: Tables, windows: Windows, *more: 
     """Run a kernel over the shape of the last of `more`; x is [planes, d, h, w]."""
     height, width = x.shape[-2:]
     numbers = height * width, width, *(along.dilation for along in windows)
-    strides = {"x": (x.stride(0), 0, 0, 0), "count": (0, 0, 0, 0)}
+    strides = {"x": (x.stride(0), 0, 0, 0)}
     walked = {p.name: strides[p.name] for p in kernel.operands if p.role == "address"}
     launch(kernel, more[-1].shape, [x, *bounds, *numbers, *more], walked)
 
@@ -98,50 +96,6 @@ def largest(x: Tensor, windows: Windows, out: Tensor, indices: Tensor) -> None:
     maxima(source, bounds, windows, values, where)
     written(out, values)
     written(indices, where)
-
-
-def average(x: Tensor, windows: Windows, out: Tensor, divisor: int = 0) -> None:
-    """Write the means of windows along a tensor's last dimensions.
-
-    Args:
-        x: floats [..., *sizes], a size for each of `windows`.
-        windows: one to three.
-        out: [..., *windows]; written.
-        divisor: of the sums; 0: the window's items.
-    """
-    if not out.numel():
-        return
-    rank, windows = len(windows), three(windows)
-    source, means = volume(x, rank), volume(out, rank)
-    sizes = tuple(source.shape[1:]), tuple(means.shape[1:])
-    bounds, count = tables(x.device, windows, *sizes, divisor)
-    result = Operand("out", x.dtype, "output", "", "result")
-    kernel = _kernel(x.dtype, "mean", MEAN, Operand("count"), result)
-    _launch(kernel, source, bounds, windows, count, means)
-    written(out, means)
-
-
-def average_backward(grad: Tensor, windows: Windows, grad_x: Tensor, divisor: int = 0) -> None:
-    """Write the gradient of x: each item's windows' gradients over what their means divide by.
-
-    Args:
-        grad: [..., *windows].
-        windows: one to three.
-        grad_x: [..., *sizes]; written.
-        divisor: of the sums; 0: the window's items.
-    """
-    if not (grad.numel() and grad_x.numel()):
-        grad_x.zero_()
-        return
-    rank, windows = len(windows), three(windows)
-    given, target = volume(grad, rank), volume(grad_x, rank)
-    sizes = tuple(target.shape[1:]), tuple(given.shape[1:])
-    _, count = tables(grad.device, windows, *sizes, divisor)
-    bounds = transposed(grad.device, windows, *sizes)
-    more = Operand("count", role="address"), Operand("out", grad.dtype, "output", "", "sum")
-    kernel = _kernel(grad.dtype, "mean_backward", MEAN_BACKWARD, *more)
-    _launch(kernel, given, bounds, (Adaptive(),) * 3, count, target)
-    written(grad_x, target)
 
 
 def scattered(grad: Tensor, indices: Tensor, rank: int, grad_x: Tensor) -> Tensor:

@@ -121,26 +121,6 @@ def tables(
     return _on_device(device, dims), as_table(counts.to(device))
 
 
-@lru_cache(maxsize=1024)
-@capture.aside()
-def transposed(device: torch.device, windows: Windows, size: Sizes, out: Sizes) -> Tables:
-    """Return the tables of the windows that each of `size` items lies in: its gradient's terms.
-
-    Args:
-        device: where the tables lie.
-        windows: along each dimension.
-        size: items along each.
-        out: windows along each.
-    """
-    turned = []
-    for along, items, results in zip(windows, size, out, strict=True):
-        first, last, _ = along.bounds(items, results)
-        every = _numbers(items)
-        begin, end = (torch.searchsorted(edge, every, right=True) for edge in (last, first))
-        turned.append(Bounds(begin, end, end - begin))
-    return _on_device(device, turned)
-
-
 def _on_device(device: torch.device, dims: Sequence[Bounds]) -> Tables:
     return tuple(
         as_table(_along(dim, items).to(device))

@@ -54,6 +54,7 @@ MODULES = (
     "norm.batch_norm",
     "norm.sync_batch_norm",
     "norm.layer_norm",
+    "norm.group_norm",
     "norm.weight_norm",
     "sequence.attention",
     "sequence.transformer",

@@ -10,13 +10,12 @@ from functools import partial
 from operator import ge
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels import axis_taps
 from ocl_backend.kernels.axis_sums import Along, axis_sums
-from ocl_backend.kernels.memory_formats import FORMATS, in_pixels
+from ocl_backend.kernels.memory_formats import like_image
 
 
 def padded(x: Tensor, padding: Sequence[int], *, name: str) -> Tensor:
@@ -32,10 +31,9 @@ def padded(x: Tensor, padding: Sequence[int], *, name: str) -> Tensor:
     """
     rank = len(padding) // 2
     _check(x.shape, padding, name)
-    sizes = (
-        size + before + after for size, (before, after) in zip(x.shape[-rank:], _pairs(padding))
-    )
-    y = _empty((*x.shape[:-rank], *sizes), x, rank)
+    pairs = zip(x.shape[-rank:], _pairs(padding), strict=True)
+    sizes = (size + before + after for size, (before, after) in pairs)
+    y = like_image((*x.shape[:-rank], *sizes), x, rank)
     return axis_sums(x, _along(x.shape, padding, name), y)
 
 
@@ -43,15 +41,8 @@ def padded_backward(grad: Tensor, x: Tensor, padding: Sequence[int], *, name: st
     """Return the gradient of x: the sums of the gradients of each item's copies."""
     _check(x.shape, padding, name)
     along = _along(x.shape, padding, name)
-    grad_x = _empty(x.shape, x, len(padding) // 2)
+    grad_x = like_image(x.shape, x, len(padding) // 2)
     return axis_sums(grad, tuple(each.gradient() for each in along), grad_x)
-
-
-def _empty(shape: Sequence[int], x: Tensor, rank: int) -> Tensor:
-    """Return memory for a result of x's dtype, channels last where x's are."""
-    last = rank > 1 and x.dim() == rank + 2 and in_pixels(x)
-    form = FORMATS[x.dim()] if last else torch.contiguous_format
-    return torch.empty(tuple(shape), dtype=x.dtype, device=x.device, memory_format=form)
 
 
 def _pairs(padding: Sequence[int]) -> list[tuple[int, int]]:

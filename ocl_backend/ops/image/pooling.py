@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into, resized
-from ocl_backend.kernels.memory_formats import arranged, in_pixels
+from ocl_backend.kernels.axis_sums import Along, axis_sums
+from ocl_backend.kernels.axis_taps import means
+from ocl_backend.kernels.max_pool_rows import max_rows, max_rows_backward
+from ocl_backend.kernels.memory_formats import arranged, in_pixels, like_image
 from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
-    average,
-    average_backward,
     largest,
     maxima,
     scattered,
@@ -26,6 +27,7 @@ from ocl_backend.kernels.pooling_tables import (
     written,
 )
 from ocl_backend.kernels.windows import Adaptive, Regular, pooled, regular, tables
+from oclgen.opencl.device import devices
 
 
 def max_pool2d_out(
@@ -44,7 +46,8 @@ def max_pool2d_out(
     shape = _pooled(x, windows, ceil_mode)
     sized(out, shape, x.dtype)
     sized(indices, shape, torch.int64)
-    pool("max", x, (indices, out), windows)
+    if not max_rows(x, out, indices, windows):
+        pool("max", x, (indices, out), windows)
     return out, indices
 
 
@@ -63,7 +66,8 @@ def max_pool2d_backward_out(
     """Write the gradient of x [..., h, w] to `grad_input`."""
     del x, ceil_mode
     windows = regular(2, kernel_size, stride, padding, dilation)
-    pool_backward("max", (grad, indices), grad_input, windows)
+    if not max_rows_backward(grad, indices, grad_input, windows):
+        pool_backward("max", (grad, indices), grad_input, windows)
     return grad_input
 
 
@@ -113,10 +117,10 @@ def avg_pool_out(
     """Write the means of x's last `rank` dimensions to `out`."""
     windows = regular(rank, kernel_size, stride, padding, count_pad=count_include_pad)
     sized(out, _pooled(x, windows, ceil_mode), x.dtype)
-    if rank == 2:
+    if rank == 2 and not _takes_axes(x, out):
         pool("avg", x, (out,), windows, divisor_override or 0)
     else:
-        average(x, windows, out, divisor_override or 0)
+        axis_sums(x, _means(windows, x.shape, out.shape, divisor_override), out)
     return out
 
 
@@ -137,33 +141,57 @@ def avg_pool_backward_out(
     del ceil_mode
     windows = regular(rank, kernel_size, stride, padding, count_pad=count_include_pad)
     resized(grad_input, x.shape)
-    if rank == 2:
+    if rank == 2 and not _takes_axes(grad, grad_input):
         pool_backward("avg", (grad,), grad_input, windows, divisor_override or 0)
     else:
-        average_backward(grad, windows, grad_input, divisor_override or 0)
+        along = _means(windows, x.shape, grad.shape, divisor_override)
+        axis_sums(grad, tuple(each.gradient() for each in along), grad_input)
     return grad_input
 
 
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
     """Return the means of x's last dimensions over windows that tile them."""
-    _check_adaptive(x, len(output_size))
-    out = x.new_empty((*x.shape[: -len(output_size)], *output_size))
-    if len(output_size) == 2:
+    rank = len(output_size)
+    _check_adaptive(x, rank)
+    out = like_image((*x.shape[:-rank], *output_size), x, rank)
+    if rank == 2 and not _takes_axes(x, out):
         pool("adaptive", x, (out,), ADAPTIVE)
     else:
-        average(x, (Adaptive(),) * 3, out)
+        axis_sums(x, _means((Adaptive(),) * rank, x.shape, out.shape), out)
     return out
 
 
 def adaptive_avg_pool_backward(grad: Tensor, x: Tensor, *, rank: int) -> Tensor:
     """Return the gradient of x, whose last `rank` dimensions were pooled."""
     _check_windows(grad)
-    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-    if rank == 2:
+    grad_x = like_image(x.shape, x, rank)
+    if rank == 2 and not _takes_axes(grad, grad_x):
         pool_backward("adaptive", (grad,), grad_x, ADAPTIVE)
     else:
-        average_backward(grad, (Adaptive(),) * 3, grad_x)
+        along = _means((Adaptive(),) * rank, x.shape, grad.shape)
+        axis_sums(grad, tuple(each.gradient() for each in along), grad_x)
     return grad_x
+
+
+def _takes_axes(x: Tensor, y: Tensor) -> bool:
+    """Say whether means and their gradients are sums along axes, rather than of windows.
+
+    On GPUs windows are faster, but read and write planes alone.
+    """
+    return devices()[x.get_device()].limits.kind == "cpu" or in_pixels(y)
+
+
+def _means(
+    windows: Sequence[Regular | Adaptive],
+    shape: Sequence[int],
+    out: Sequence[int],
+    divisor: int | None = None,
+) -> tuple[Along, ...]:
+    """Return the taps of means over the last dimensions; the first one's take the divisor."""
+    rank = len(windows)
+    divisors = [divisor or 0, *[1 if divisor else 0] * (rank - 1)]
+    given = zip(windows, shape[-rank:], out[-rank:], divisors, strict=True)
+    return tuple(Along(means, each) for each in given)
 
 
 def adaptive_max_pool_out(

@@ -15,11 +15,10 @@ from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.binning import binned
-from ocl_backend.kernels.memory_formats import laid_out_like
 
 TORCH = (
     *("log_sigmoid_forward", "log_sigmoid_backward", "glu", "glu_backward"),
-    *("im2col", "col2im", "unfold_backward", "native_group_norm_backward"),
+    *("im2col", "col2im", "unfold_backward"),
     *("channel_shuffle", "tril_indices", "triu_indices", "multi_margin_loss"),
     *("_euclidean_dist", "trace", "isin", "renorm", "linalg_cross"),
 )
@@ -106,51 +105,6 @@ def rrelu_with_noise(
     return x * noise
 
 
-def native_group_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    batch: int,
-    channels: int,
-    pixels: int,
-    groups: int,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalised by group, mean and 1 / deviation [batch, groups]; channels_last is kept.
-
-    torch's own composition takes contiguous tensors alone. Halves are computed with as floats.
-    """
-    rows = x.contiguous().view(batch, groups, channels // groups, pixels)
-    rows = rows.float() if x.dtype in (torch.half, torch.bfloat16) else rows
-    variance, mean = torch.var_mean(rows, (2, 3), correction=0, keepdim=True)
-    scale = (variance + eps).rsqrt()
-    each = (1, groups, channels // groups, 1)
-    factor = scale if weight is None else scale * weight.view(each)
-    result = (rows - mean) * factor
-    if bias is not None:
-        result += bias.view(each)
-    statistics = (mean.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype))
-    return laid_out_like(result.view(x.shape).to(x.dtype), x), *statistics
-
-
-def native_group_norm_backward(
-    grad: Tensor, x: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, batch: int,
-    channels: int, pixels: int, groups: int, output_mask: list[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Return the gradients of x, weight and bias as torch composes them, which divides by pixels.
-
-    Where there are none, all gradients are 0.
-    """
-    if x.numel():
-        found: tuple[Tensor | None, ...] = decomposition_table[
-            torch.ops.aten.native_group_norm_backward.default
-        ](grad, x, mean, scale, weight, batch, channels, pixels, groups, output_mask)
-        return found
-    shapes = (x.shape, (channels,), (channels,))
-    wanted = zip(shapes, output_mask, strict=True)
-    return tuple(x.new_zeros(shape) if asked else None for shape, asked in wanted)
-
-
 def max_unpool(spatial: int) -> Callable[..., Tensor]:
     """Return the operator that puts maxima back to where they were in each plane.
 
@@ -186,8 +140,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "repeat_interleave.Tensor": repeat_interleave,
     "bincount": bincount,
     "_prelu_kernel_backward": prelu_backward,
-    "native_group_norm": native_group_norm,
-    "native_group_norm_backward": native_group_norm_backward,
     **{f"max_unpool{spatial}d": max_unpool(spatial) for spatial in (2, 3)},
     **{f"max_unpool{spatial}d.out": into(max_unpool(spatial)) for spatial in (2, 3)},
     "rrelu_with_noise": rrelu_with_noise,

@@ -10,7 +10,7 @@ inner       items per row; x is dense
 rows_per_group          rows that a work-group takes, one after the other; rows, how many there
             are, is an argument
 local_items work-items per group, which share a row
-width       items read at once; divides inner
+width       items read at once; if one work-item has a row, what is left is read item by item
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -23,11 +23,14 @@ width       items read at once; divides inner
     fwd = direction == "fwd"
     def sum_lanes(name):
         return " + ".join(f"{name}.s{i:x}" for i in range(width)) if width > 1 else name
-    def read(name):
-        return vectors.load(dtype, name, "row + s", "1", width)
-    def of_param(name):
-        value = vectors.load(param, name, "s", "1", width)
-        return vectors.convert(param.value, real, value, width)
+    rest = inner % width
+    whole = inner - rest
+    parts = [(width, "EACH")] + ([(1, "REST")] if rest else [])
+    def read(name, lanes=width):
+        return vectors.load(dtype, name, "row + s", "1", lanes)
+    def of_param(name, lanes=width):
+        value = vectors.load(param, name, "s", "1", lanes)
+        return vectors.convert(param.value, real, value, lanes)
 %>\
 ${vectors.prelude(dtype, width)}\
 ${param.prelude if param is not dtype else ""}\
@@ -51,12 +54,15 @@ ${real} row_sum(${wide} lanes, __local ${real} *scratch)
     return value;
 }
 
-#define EACH(s) for (int s = get_local_id(0) * ${width}; s < ${inner}; s += ${local_items * width})
+#define EACH(s) for (int s = get_local_id(0) * ${width}; s < ${whole}; s += ${local_items * width})
+% if rest:
+#define REST(s) for (int s = ${whole}; s < ${inner}; ++s)
+% endif
 
 // Sums of blocks are added, since one sum of millions of items rounds in each of its steps.
 #define BLOCK ${SUMMED_STEPS * local_items * width}
-#define BLOCKS(first) for (int first = 0; first < ${inner}; first += BLOCK)
-#define EACH_OF(first, s) for (int s = first + get_local_id(0) * ${width}; s < min(first + BLOCK, ${inner}); s += ${local_items * width})
+#define BLOCKS(first) for (int first = 0; first < ${whole}; first += BLOCK)
+#define EACH_OF(first, s) for (int s = first + get_local_id(0) * ${width}; s < min(first + BLOCK, ${whole}); s += ${local_items * width})
 
 __kernel __attribute__((reqd_work_group_size(${local_items}, 1, 1)))
 void layer_norm_${direction}(
@@ -100,8 +106,21 @@ void layer_norm_${direction}(
             }
             sum += part;
         }
-        const ${real} mean = row_sum(sum, scratch) / ${inner};
+        ${real} left = 0;
+% if rest:
+        REST(s) {
+            left += ${read("x", 1)};
+        }
+% endif
+        const ${real} mean = (row_sum(sum, scratch) + left) / ${inner};
         sum = 0;
+        left = 0;
+% if rest:
+        REST(s) {
+            const ${real} d = ${read("x", 1)} - mean;
+            left += d * d;
+        }
+% endif
         BLOCKS(first) {
             ${wide} part = 0;
             EACH_OF(first, s) {
@@ -110,19 +129,21 @@ void layer_norm_${direction}(
             }
             sum += part;
         }
-        const ${real} rstd = rsqrt(row_sum(sum, scratch) / ${inner} + eps);
-        EACH(s) {
-            ${wide} v = (${read("x")} - mean) * rstd;
+        const ${real} rstd = rsqrt((row_sum(sum, scratch) + left) / ${inner} + eps);
+% for lanes, each in parts:
+        ${each}(s) {
+            ${vectors.vector(real, lanes)} v = (${read("x", lanes)} - mean) * rstd;
 % if affine:
-            v *= ${of_param("weight")};
+            v *= ${of_param("weight", lanes)};
 % endif
 % if biased:
-            v += ${of_param("bias")};
+            v += ${of_param("bias", lanes)};
 % endif
-% for line in vectors.store(dtype, "y", "row + s", "1", "v", width):
+% for line in vectors.store(dtype, "y", "row + s", "1", "v", lanes):
             ${line}
 % endfor
         }
+% endfor
         if (get_local_id(0) == 0) {
             means[r] = mean;
             rstds[r] = rstd;
@@ -140,15 +161,25 @@ void layer_norm_${direction}(
             sum += part;
             dot += part_dot;
         }
-        const ${real} grad_mean = row_sum(sum, scratch) / ${inner};
-        const ${real} slope = row_sum(dot, scratch) * rstd * rstd / ${inner};
-        EACH(s) {
-            const ${wide} g = ${read("grad")}${f" * {of_param('weight')}" if affine else ""};
-            const ${wide} v = (g - grad_mean - (${read("x")} - mean) * slope) * rstd;
-% for line in vectors.store(dtype, "grad_x", "row + s", "1", "v", width):
+        ${real} left = 0, left_dot = 0;
+% if rest:
+        REST(s) {
+            const ${real} g = ${read("grad", 1)}${f" * {of_param('weight', 1)}" if affine else ""};
+            left += g;
+            left_dot += g * (${read("x", 1)} - mean);
+        }
+% endif
+        const ${real} grad_mean = (row_sum(sum, scratch) + left) / ${inner};
+        const ${real} slope = (row_sum(dot, scratch) + left_dot) * rstd * rstd / ${inner};
+% for lanes, each in parts:
+        ${each}(s) {
+            const ${vectors.vector(real, lanes)} g = ${read("grad", lanes)}${f" * {of_param('weight', lanes)}" if affine else ""};
+            const ${vectors.vector(real, lanes)} v = (g - grad_mean - (${read("x", lanes)} - mean) * slope) * rstd;
+% for line in vectors.store(dtype, "grad_x", "row + s", "1", "v", lanes):
             ${line}
 % endfor
         }
+% endfor
 % endif
     }
 }

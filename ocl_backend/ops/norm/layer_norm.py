@@ -1,6 +1,6 @@
 """Layer normalisation, forward and backward.
 
-Group normalisation is torch's own composition of this device's batch normalisation.
+Group normalisation is `group_norm`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ class LayerNormCase:
     def width(self) -> int:
         """Items read at once."""
         return vectors.width_of_rows(self.inner, self.limits)
+
+    @property
+    def row_width(self) -> int:
+        """Items of a row read at once: of a processor's rows, what is left is read item by item."""
+        wide = max(vectors.CPU_WIDTHS)
+        return wide if self.limits.kind == "cpu" and self.inner >= wide else self.width
 
     @property
     def real(self) -> torch.dtype:
@@ -137,14 +143,14 @@ def _kind(
 def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLaunch:
     on_cpu = kind.limits.kind == "cpu"
     local_items = 1 if on_cpu else min(256, kind.limits.max_work_group)
-    while local_items > max(32, kind.inner // kind.width):
+    while local_items > max(32, kind.inner // kind.row_width):
         local_items //= 2
     rows_per_group = max(1, vectors.CPU_GROUP_ITEMS // kind.inner) if on_cpu else 1
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = rendered(
         "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,
         biased=kind.biased, dtype=dtype, param=param, inner=kind.inner,
-        rows_per_group=rows_per_group, local_items=local_items, width=kind.width,
+        rows_per_group=rows_per_group, local_items=local_items, width=kind.row_width,
     )  # fmt: skip
     image, weight, mean = map(Pointer, (dtype.item_bytes, param.item_bytes, kind.real.itemsize))
     tensors = {"fwd": [image, image, weight, weight], "bwd": [image, image, image, weight]}
@@ -158,7 +164,7 @@ def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLa
 
 def _groups(kind: LayerNormCase) -> int:
     """Return into how many groups the rows are split, so that all compute units have work."""
-    wanted = ceil_div(vectors.busy_items(kind.limits), kind.inner // kind.width)
+    wanted = ceil_div(vectors.busy_items(kind.limits), ceil_div(kind.inner, kind.row_width))
     return min(ceil_div(kind.rows, GROUP_ROWS), max(COLUMN_GROUPS, wanted))
 
 
@@ -167,12 +173,12 @@ def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(kind.dtype)
     source = rendered(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
-        width=kind.width, aligned=aligned,
+        width=kind.row_width, aligned=aligned,
     )  # fmt: skip
     image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
     sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups)), np.int32(groups)
     arguments: list[Argument] = [image, image, real, real, real, real, *sizes]
-    global_size = (kind.inner // kind.width, groups)
+    global_size = (ceil_div(kind.inner, kind.row_width), groups)
     spread = vectors.in_groups(global_size, kind.limits)
     return prepare(kind.device, source, "layer_norm_columns", spread.sizes, arguments, spread.local)
 

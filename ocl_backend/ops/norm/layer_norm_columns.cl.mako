@@ -6,7 +6,7 @@ inner       items of a row. Each group of rows writes one line of its own sums, 
             afterwards: grad_weight and grad_bias are [groups, inner]. How many rows there are, and
             in a group, are arguments, and so are the lines: work-groups may reach beyond them, and
             beyond the columns
-width       columns per work-item; divides inner
+width       columns per work-item; if it does not divide inner, the last one has what is left
 aligned     whether a vector may be read at the beginning of every array
 </%doc>
 <%!
@@ -14,10 +14,22 @@ aligned     whether a vector may be read at the beginning of every array
 %>\
 <%
     real = dtype.value
-    wide = vectors.vector(real, width)
-    def read(name):
-        return vectors.load(dtype, name, "at", "1", width, aligned)
+    def read(name, lanes):
+        return vectors.load(dtype, name, "at", "1", lanes, aligned)
 %>\
+<%def name="add(lanes)">\
+<% wide = vectors.vector(real, lanes) %>\
+        ${wide} sum = 0, dot = 0;
+        for (int r = begin; r < min(begin + rows_per_group, rows); ++r) {
+            const long at = (long)r * ${inner} + column;
+            const ${wide} g = ${read("grad", lanes)};
+            sum += g;
+            dot += g * (${read("x", lanes)} - means[r]) * rstds[r];
+        }
+        const long to = (long)get_global_id(1) * ${inner} + column;
+        ${"grad_weight[to] = dot" if lanes == 1 else f"vstore{lanes}(dot, 0, grad_weight + to)"};
+        ${"grad_bias[to] = sum" if lanes == 1 else f"vstore{lanes}(sum, 0, grad_bias + to)"};
+</%def>\
 ${vectors.prelude(dtype, width)}\
 __kernel void layer_norm_columns(
     const __global ${dtype.storage} *restrict x, const long x_start,
@@ -28,7 +40,7 @@ __kernel void layer_norm_columns(
     __global ${real} *restrict grad_bias, const long grad_bias_start,
     const int rows, const int rows_per_group, const int lines)
 {
-    const int column = get_global_id(0) * ${width};
+    int column = get_global_id(0) * ${width};
     if (column >= ${inner} || get_global_id(1) >= lines) {
         return;
     }
@@ -37,16 +49,17 @@ __kernel void layer_norm_columns(
     grad += grad_start;
     means += means_start;
     rstds += rstds_start;
-    ${wide} sum = 0, dot = 0;
-    for (int r = begin; r < min(begin + rows_per_group, rows); ++r) {
-        const long at = (long)r * ${inner} + column;
-        const ${wide} g = ${read("grad")};
-        sum += g;
-        dot += g * (${read("x")} - means[r]) * rstds[r];
-    }
-    const long to = (long)get_global_id(1) * ${inner} + column;
     grad_weight += grad_weight_start;
     grad_bias += grad_bias_start;
-    ${"grad_weight[to] = dot" if width == 1 else f"vstore{width}(dot, 0, grad_weight + to)"};
-    ${"grad_bias[to] = sum" if width == 1 else f"vstore{width}(sum, 0, grad_bias + to)"};
+% if inner % width:
+    if (column + ${width} > ${inner}) {
+        for (; column < ${inner}; ++column) {
+${add(1)}\
+        }
+        return;
+    }
+% endif
+    {
+${add(width)}\
+    }
 }
