@@ -161,6 +161,4 @@ def means(windows: Regular | Adaptive, size: int, out: int, divisor: int = 0) ->
     begin = np.r_[0, np.cumsum(counts)]
     within = np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
     weight = np.ones(out) / divisor if divisor else 1 / np.maximum(count, 1)
-    return Taps(
-        begin, np.repeat(first, counts) + within * step, np.repeat(weight, counts), size
-    )
+    return Taps(begin, np.repeat(first, counts) + within * step, np.repeat(weight, counts), size)

@@ -150,7 +150,9 @@ def _kernel(form: Form, work: int) -> Kernel:
     register = dtype_of(form.source).value
     numbers = range(len(form.indices))
     width = form.columns if form.columns in WIDTHS else 1
-    along = [f"inner_{name}" for name in ("size", "target", "out", *(f"index_{k}" for k in numbers))]
+    along = [
+        f"inner_{name}" for name in ("size", "target", "out", *(f"index_{k}" for k in numbers))
+    ]
     if form.columns:
         body, along = ROW + (VECTORS if width > 1 else FEW), ["columns"]
         reads = [f"LOAD_index_{k}(index_{k}_at)" for k in numbers]

@@ -22,9 +22,7 @@ REACHES = {"linear": 1, "bilinear": 1, "trilinear": 1, "bicubic": 2}
 NEAREST = {"nearest": 0.0, "_nearest_exact": 0.5}
 
 
-def nearest(
-    x: Tensor, output_size: Sequence[int], *scales: float | None, shift: float
-) -> Tensor:
+def nearest(x: Tensor, output_size: Sequence[int], *scales: float | None, shift: float) -> Tensor:
     """Return copies of x's [batch, channels, ...] items that lie nearest.
 
     Args:
@@ -34,7 +32,9 @@ def nearest(
         shift: 0.5 to go by the items' middles, 0 by their begins.
     """
     _check(x.shape, output_size)
-    return _resized(x, output_size, _nearest(x.shape, output_size, scales, shift, x.dtype is torch.float64))
+    return _resized(
+        x, output_size, _nearest(x.shape, output_size, scales, shift, x.dtype is torch.float64)
+    )
 
 
 def nearest_backward(
@@ -126,9 +126,7 @@ def _interpolated(
 def _resized(x: Tensor, sizes: Sequence[int], along: tuple[Along, ...]) -> Tensor:
     """Return x with other sizes, channels last where they were."""
     form = FORMATS[x.dim()] if in_pixels(x) else torch.contiguous_format
-    y = torch.empty(
-        (*x.shape[:2], *sizes), dtype=x.dtype, device=x.device, memory_format=form
-    )
+    y = torch.empty((*x.shape[:2], *sizes), dtype=x.dtype, device=x.device, memory_format=form)
     return axis_sums(x, along, y)
 
 

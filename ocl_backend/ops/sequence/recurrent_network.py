@@ -122,9 +122,13 @@ def _fits(network: Network) -> bool:
         if any(p.shape != shape for p, shape in zip(found, shapes, strict=True)):
             return False
     sizes = network.sizes
-    return sum(sizes) == len(network.x) and sizes == tuple(sorted(sizes, reverse=True)) and (
-        sizes[-1] > 0
-    ) if sizes else True
+    return (
+        sum(sizes) == len(network.x)
+        and sizes == tuple(sorted(sizes, reverse=True))
+        and (sizes[-1] > 0)
+        if sizes
+        else True
+    )
 
 
 def _sizes(network: Network) -> tuple[int, int, int]:
@@ -169,7 +173,10 @@ def _backward(*given: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None,
         with torch._C._AutoDispatchBelowAutograd():
             return torch.ops.aten._cudnn_rnn_backward(*given)
     x, weights, per_direction, _, h_0, c_0, _, *grads = given[:10]
-    mode, batch_first, both_ways, sizes, mask = MODES[given[10]], *(given[i] for i in (14, 17, 18, 21))
+    mode, batch_first, both_ways, sizes, mask = (
+        MODES[given[10]],
+        *(given[i] for i in (14, 17, 18, 21)),
+    )
     states = [h_0] if c_0 is None else [h_0, c_0]
     rest = per_direction == 4, 1, 0.0, False, both_ways
     hx = states if mode == "lstm" else h_0
