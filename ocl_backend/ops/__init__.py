@@ -62,6 +62,7 @@ MODULES = (
     "sequence.recurrent_layer",
     "sparse.conversions",
     "training.loss",
+    "training.ctc",
     "training.pointwise_losses",
     "training.optim",
     "training.foreach",
