@@ -169,6 +169,9 @@ def test_many_items_are_counted_by_stretches(
     agree(device, lambda x: x.int().bincount(x.double() / 64), whole)
     agree(device, lambda x: x.bincount(x % 5 == 0), whole)
     agree(device, lambda x: x[:0].bincount(), whole)
+    agree(device, lambda x: x[:0].bincount(x.double(), 3), whole)
+    for narrow in (torch.float16, torch.bfloat16):  # their sums are doubles, as on the CPU
+        agree(device, lambda x, narrow=narrow: x.bincount((x % 3).to(narrow)), whole)
     agree(device, lambda x: x[:1].bincount(minlength=200_000), whole)
 
 

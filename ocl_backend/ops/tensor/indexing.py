@@ -317,7 +317,7 @@ def embedding_dense_backward(
     """Return the gradient of an embedding's weight: [num_weights, features]."""
     features = grad.shape[-1]
     flat = indices.reshape(-1)
-    rows = grad.reshape(-1, features)
+    rows = grad.reshape(flat.numel(), features)
     if padding_idx >= 0:
         rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
     if scale_by_freq:
