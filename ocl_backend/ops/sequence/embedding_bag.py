@@ -121,7 +121,9 @@ def embedding_bag_dense_backward(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if scale_grad_by_freq:
-        counts = sizes.new_zeros(num_weights).index_add_(0, indices, torch.ones_like(indices))
+        counts = sizes.new_zeros(num_weights).index_add_(
+            0, indices, torch.ones_like(indices, dtype=torch.int64)
+        )
         rows = rows / counts.index_select(0, indices).unsqueeze(1)
     rows = rows.masked_fill((indices == padding_idx).unsqueeze(1), 0)
     return total.index_add_(0, indices, rows)
