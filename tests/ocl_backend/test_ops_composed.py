@@ -71,7 +71,7 @@ def test_with_gradients(device: Any, name: str) -> None:
 
 
 def test_bags_of_int32_are_scaled_by_frequency_as_those_of_int64(device: Any) -> None:
-    def gradient(dtype: torch.dtype) -> Any:
+    def gradient(dtype: Any) -> Any:
         table = torch.ones(4, 3, device=place(device), requires_grad=True)
         words = torch.tensor([1, 1, 3, 0], dtype=dtype, device=place(device))
         bags = functional.embedding_bag(

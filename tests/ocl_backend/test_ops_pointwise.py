@@ -396,13 +396,3 @@ def test_nothing_may_be_expanded(device: Any) -> None:
 def test_an_operator_is_a_row_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(pointwise.ROWS, "atan")
     assert OPERATORS.keys() - pointwise.operators().keys() == {"atan", "atan_", "atan.out"}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
-def test_a_tensor_is_filled_with_one_of_its_own_items(device: Any, dtype: Any) -> None:
-    x = torch.arange(24).view(4, 6).to(dtype)
-    ours = x.to(place(device))
-    assert (ours.clone().fill_(ours[2, 3]) == 15).all()
-    assert torch.equal(ours.fill_(ours[2, 3]).cpu(), torch.full_like(x, 15))
-    ours = x.to(place(device))
-    assert torch.equal(ours.masked_fill_(ours > 5, ours[2, 3]).cpu(), x.masked_fill(x > 5, 15))
