@@ -1,4 +1,4 @@
-"""Loose chains of comparisons, of images in channels_last, of small steps in order, and positions."""
+"""Loose chains: comparisons, images in channels_last, small steps in order, positions."""
 
 from __future__ import annotations
 
