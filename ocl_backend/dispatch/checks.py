@@ -192,7 +192,8 @@ def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -
     """Return each input's place among the arguments, and the distances from `out` it must not have.
 
     Those lie between two bounds in bytes; none is allowed if both are laid out alike. As torch
-    does, only tensors without gaps are judged.
+    does, only tensors without gaps are judged. What is filled with one of its own items may share
+    it, because that is written with itself.
 
     Args:
         inputs: by parameter's name.
@@ -205,7 +206,7 @@ def distances(inputs: Mapping[str, Tensor], out: Tensor, names: Sequence[str]) -
     return tuple(
         (names.index(name), -x.numel() * x.itemsize, reach, _alike(x, out))
         for name, x in inputs.items()
-        if x is not out and _is_dense(x)
+        if x is not out and _is_dense(x) and not (name == "value" and x.dtype is out.dtype)
     )
 
 

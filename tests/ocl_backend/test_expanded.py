@@ -1,4 +1,4 @@
-"""Writes to expanded tensors, whose items share memory: torch takes a few, refuses the rest."""
+"""Writes to tensors whose items share memory, or that are read, too: torch takes a few."""
 
 from __future__ import annotations
 
@@ -64,3 +64,13 @@ def test_a_write_is_taken_or_refused_as_on_the_cpu(device: Any, name: str) -> No
     assert ocl.fallbacks() == {}
     if theirs is not None:
         assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_a_tensor_is_filled_with_one_of_its_own_items(device: Any, dtype: Any) -> None:
+    x = torch.arange(24).view(4, 6).to(dtype)
+    ours = x.to(place(device))
+    assert (ours.clone().fill_(ours[2, 3]) == 15).all()
+    assert torch.equal(ours.fill_(ours[2, 3]).cpu(), torch.full_like(x, 15))
+    ours = x.to(place(device))
+    assert torch.equal(ours.masked_fill_(ours > 5, ours[2, 3]).cpu(), x.masked_fill(x > 5, 15))

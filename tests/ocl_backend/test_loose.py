@@ -12,7 +12,6 @@ torch: Any = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.ops.fused.expressions import MOST_NUMBERS
-from tests.sampled_builds import as_users_build
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -165,17 +164,6 @@ def test_a_range_of_one_number_is_spread() -> None:
         return (torch.arange(5, 6, device=x.device) * 2 + x,)
 
     check(call, [torch.arange(8)], 1, exact=True)
-
-
-@pytest.mark.parametrize("items", [3, 5, 7])
-def test_positions_are_written_where_they_belong(items: int) -> None:
-    """Intel's compiler stored some of these to wrong places, which ended the process."""
-
-    def call(x: Any) -> Results:
-        return x.float(), torch.arange(-1, items - 1, device=x.device).clamp(0, items - 3)
-
-    with as_users_build():
-        check(call, [drawn(torch.float16, (2, 4, 3))[0]], 1, exact=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

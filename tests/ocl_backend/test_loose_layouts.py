@@ -1,4 +1,4 @@
-"""Loose chains of comparisons, of images in channels_last, and of small steps in order."""
+"""Loose chains: comparisons, images in channels_last, small steps in order, positions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from tests.ocl_backend.test_loose import DTYPES, Results, check, drawn, run
+from tests.sampled_builds import as_users_build
 
 pytestmark = pytest.mark.usefixtures("any_device")
 
@@ -81,3 +82,14 @@ def test_small_steps_on_a_processor_are_computed_in_order(width: int, is_one: bo
     assert (kernels.total() == 1) == is_one, kernels
     for one, theirs in zip(ours, run(counted, given, "cpu")[0], strict=True):
         assert torch.equal(one.cpu(), theirs)
+
+
+@pytest.mark.parametrize("items", [3, 5, 7])
+def test_positions_are_written_where_they_belong(items: int) -> None:
+    """Intel's compiler stored some of these to wrong places, which ended the process."""
+
+    def call(x: Any) -> Results:
+        return x.float(), torch.arange(-1, items - 1, device=x.device).clamp(0, items - 3)
+
+    with as_users_build():
+        check(call, [drawn(torch.float16, (2, 4, 3))[0]], 1, exact=True)

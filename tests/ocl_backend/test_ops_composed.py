@@ -70,6 +70,18 @@ def test_with_gradients(device: Any, name: str) -> None:
     check(device, function, *tensors, tolerance=2e-5)
 
 
+def test_bags_of_int32_are_scaled_by_frequency_as_those_of_int64(device: Any) -> None:
+    def gradient(dtype: Any) -> Any:
+        table = torch.ones(4, 3, device=place(device), requires_grad=True)
+        words = torch.tensor([1, 1, 3, 0], dtype=dtype, device=place(device))
+        bags = functional.embedding_bag(
+            words, table, words.new_tensor([0, 2]), mode="sum", scale_grad_by_freq=True
+        )
+        return torch.autograd.grad(bags.sum(), table)[0].cpu()
+
+    assert torch.equal(gradient(torch.int32), gradient(torch.int64))
+
+
 def test_bags_scaled_by_how_often_a_row_is_used(device: Any) -> None:
     # torch's CPU divides by the wrong rows' counts here
     table = X.to(place(device)).requires_grad_()
@@ -169,6 +181,9 @@ def test_many_items_are_counted_by_stretches(
     agree(device, lambda x: x.int().bincount(x.double() / 64), whole)
     agree(device, lambda x: x.bincount(x % 5 == 0), whole)
     agree(device, lambda x: x[:0].bincount(), whole)
+    agree(device, lambda x: x[:0].bincount(x.double(), 3), whole)
+    for narrow in (torch.float16, torch.bfloat16):  # their sums are doubles, as on the CPU
+        agree(device, lambda x, narrow=narrow: x.bincount((x % 3).to(narrow)), whole)
     agree(device, lambda x: x[:1].bincount(minlength=200_000), whole)
 
 

@@ -141,6 +141,10 @@ def test_a_mask_of_bytes_is_warned_of_as_on_the_cpu(device: Any) -> None:
     assert ours.cpu()[[0, 2]].count_nonzero() == 0
 
 
+def test_an_embedding_without_features_has_a_gradient(device: Any) -> None:
+    check(device, torch.nn.functional.embedding, torch.tensor([2, 0]), torch.ones(3, 0))
+
+
 def test_embedding_and_its_gradient(device: Any) -> None:
     table, words = torch.randn(20, 7), torch.randint(0, 20, (5, 6))
     check(

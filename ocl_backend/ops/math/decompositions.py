@@ -54,15 +54,18 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         NotImplementedError, RuntimeError: x has no integers, or a negative one; it has several
             dimensions or weights of another shape, or `minlength` is negative.
     """
-    if x.dim() != 1 or minlength < 0 or (weights is not None and weights.shape != x.shape):
+    fits = weights is None or weights.shape == x.shape or not x.numel()
+    if x.dim() != 1 or minlength < 0 or not fits:
         raise RuntimeError(f"bincount of {x.dim()} dimensions, minlength {minlength}")
     if x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
         raise NotImplementedError(f"bincount of {x.dtype}; give integers")
-    least, most = (int(end) for end in torch.aminmax(x)) if x.numel() else (0, -1)
+    if not x.numel():  # then torch does not look at the weights
+        return x.new_zeros(minlength, dtype=torch.int64)
+    least, most = (int(end) for end in torch.aminmax(x))
     if least < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(minlength, most + 1)
-    if weights is not None and not weights.is_floating_point():
+    if weights is not None and weights.dtype is not torch.float32:
         weights = weights.to(torch.float64)
     return binned(x, size, "own", 0, most, weights)
 

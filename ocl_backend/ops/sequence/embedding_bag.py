@@ -159,7 +159,9 @@ def embedding_bag_dense_backward(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if scale_grad_by_freq:
-        counts = sizes.new_zeros(num_weights).index_add_(0, indices, torch.ones_like(indices))
+        counts = sizes.new_zeros(num_weights).index_add_(
+            0, indices, torch.ones_like(indices, dtype=torch.int64)
+        )
         rows = rows / counts.index_select(0, indices).unsqueeze(1)
     if padding_idx >= 0:
         rows = rows.masked_fill((indices == padding_idx).unsqueeze(1), 0)
@@ -187,7 +189,7 @@ def embedding_dense_backward(
     """Return the gradient of an embedding's weight: [num_weights, features]."""
     features = grad.shape[-1]
     flat = indices.reshape(-1)
-    rows = grad.reshape(-1, features)
+    rows = grad.reshape(flat.numel(), features)
     if padding_idx >= 0:
         rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0)
     if scale_by_freq:
