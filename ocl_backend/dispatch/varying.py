@@ -9,9 +9,10 @@ is chosen for a typical size of each range. A problem that was measured keeps it
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
+from operator import attrgetter
 from threading import Lock
 
 from oclgen.plan import Plan
@@ -66,7 +67,8 @@ class Varying:
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
-        self._met: OrderedDict[tuple[tuple[str, ...], Problem], _Met] = OrderedDict()
+        self._met: OrderedDict[Hashable, _Met] = OrderedDict()
+        """By the names of sizes, and all of the problem but these."""
         self._choices: dict[tuple[Problem, bool], Choice | None] = {}
         """By typical problems, and whether many values of their sizes were met."""
         self._lock = Lock()
@@ -98,7 +100,7 @@ class Varying:
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:
                 values = tuple(getattr(problem, name) for name in names)
-                shape = names, with_sizes(problem, dict.fromkeys(names, 1))
+                shape = names, type(problem), _others(type(problem), names)(problem)
                 met = self._met.setdefault(shape, _Met(set(), values, set()))
                 self._met.move_to_end(shape)
                 if len(met.values) <= MANY:
@@ -131,6 +133,12 @@ class Varying:
             return None
         time = own.cost if own.ms is None else own.ms
         return choice if choice.cost <= SLOWER * time else None
+
+
+@cache
+def _others(kind: type[Problem], names: tuple[str, ...]) -> Callable[[Problem], Hashable]:
+    """Return what reads all of such a problem but sizes: to make one without them takes 5 us."""
+    return attrgetter(*(each.name for each in fields(kind) if each.name not in names))
 
 
 class Forms:
