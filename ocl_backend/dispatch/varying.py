@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from operator import attrgetter
 from threading import Lock
+from typing import Any, cast
 
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
@@ -96,11 +97,11 @@ class Varying:
             return frozenset(), False  # a token's row: prompts of many lengths do not concern it
         is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
-        are_many = False
+        are_many, kind = False, cast(Hashable, type(problem))
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:
                 values = tuple(getattr(problem, name) for name in names)
-                shape = names, type(problem), _others(type(problem), names)(problem)
+                shape = names, kind, _others(kind, names)(problem)
                 met = self._met.setdefault(shape, _Met(set(), values, set()))
                 self._met.move_to_end(shape)
                 if len(met.values) <= MANY:
@@ -136,7 +137,7 @@ class Varying:
 
 
 @cache
-def _others(kind: type[Problem], names: tuple[str, ...]) -> Callable[[Problem], Hashable]:
+def _others(kind: Any, names: tuple[str, ...]) -> Callable[[Problem], Hashable]:
     """Return what reads all of such a problem but sizes: to make one without them takes 5 us."""
     return attrgetter(*(each.name for each in fields(kind) if each.name not in names))
 
