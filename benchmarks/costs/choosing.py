@@ -4,20 +4,24 @@
 
 The problems of a table are chosen for as dispatch does, by the package's records, guesses and
 model, for the device that the table is of: none has to be there. The process is warm, each problem
-is new to it, and the least of the rounds counts, in time of the thread.
+is new to it, since what families keep of problems is forgotten before each choice, and the least of
+the rounds counts, in time of the thread.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import thread_time
+from typing import Any
 
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
+from oclgen.predictor.products import amounts_of, product_of
 from oclgen.problem import Problem
 from tuned_db.choosing.chooser import Chooser
 from tuned_db.choosing.option import guesses
@@ -62,11 +66,26 @@ def _least(
     ask: Callable[[Problem], object], problems: Sequence[Problem], rounds: int
 ) -> list[float]:
     least = [float("inf")] * len(problems)
+    kept = _kept()
     for turn in range(rounds + 1):  # the first one fills what lasts: the model, texts of variants
         for place, problem in enumerate(problems):
+            for each in kept:
+                each.cache_clear()
             fresh = replace(problem)
             begin = thread_time()
             ask(fresh)
             if turn:
                 least[place] = min(least[place], 1e3 * (thread_time() - begin))
     return least
+
+
+def _kept() -> list[Any]:
+    """Return the bounded caches that know problems: those of families, and what features share."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("oclgen.families")]
+    found = {
+        id(one): one
+        for module in modules
+        for one in vars(module).values()
+        if hasattr(one, "cache_parameters") and one.cache_parameters()["maxsize"]
+    }
+    return [*found.values(), amounts_of, product_of]

@@ -203,7 +203,8 @@ def _by_news(
         ours: milliseconds of the steps behind these.
         torchs: the same of torch's own.
     """
-    met, ratios = set(sizes[:SETTLING]), ([], [])
+    met = set(sizes[:SETTLING])
+    ratios: tuple[list[float], list[float]] = [], []
     for size, our, their in zip(sizes[SETTLING:], ours, torchs, strict=True):
         ratios[size in met].append(our / their)
         met.add(size)

@@ -9,10 +9,12 @@ is chosen for a typical size of each range. A problem that was measured keeps it
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
+from operator import attrgetter
 from threading import Lock
+from typing import Any, cast
 
 from oclgen.plan import Plan
 from oclgen.predictor.model import has_model
@@ -66,7 +68,8 @@ class Varying:
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
-        self._met: OrderedDict[tuple[tuple[str, ...], Problem], _Met] = OrderedDict()
+        self._met: OrderedDict[Hashable, _Met] = OrderedDict()
+        """By the names of sizes, and all of the problem but these."""
         self._choices: dict[tuple[Problem, bool], Choice | None] = {}
         """By typical problems, and whether many values of their sizes were met."""
         self._lock = Lock()
@@ -94,11 +97,11 @@ class Varying:
             return frozenset(), False  # a token's row: prompts of many lengths do not concern it
         is_batched = isinstance(problem, GemmProblem) and problem.batch > 1
         varied: set[str] = set()
-        are_many = False
+        are_many, kind = False, cast(Hashable, type(problem))
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:
                 values = tuple(getattr(problem, name) for name in names)
-                shape = names, with_sizes(problem, dict.fromkeys(names, 1))
+                shape = names, kind, _others(kind, names)(problem)
                 met = self._met.setdefault(shape, _Met(set(), values, set()))
                 self._met.move_to_end(shape)
                 if len(met.values) <= MANY:
@@ -131,6 +134,12 @@ class Varying:
             return None
         time = own.cost if own.ms is None else own.ms
         return choice if choice.cost <= SLOWER * time else None
+
+
+@cache
+def _others(kind: Any, names: tuple[str, ...]) -> Callable[[Problem], Hashable]:
+    """Return what reads all of such a problem but sizes: to make one without them takes 5 us."""
+    return attrgetter(*(each.name for each in fields(kind) if each.name not in names))
 
 
 class Forms:

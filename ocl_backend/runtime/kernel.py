@@ -56,7 +56,8 @@ def kernel_of(program: Any, name: str, arguments: int) -> Kernel:
     return built
 
 
-def are_const(source: str, name: str) -> list[bool]:
+@lru_cache(maxsize=512)
+def are_const(source: str, name: str) -> tuple[bool, ...]:
     """Return of each pointer to global memory that a kernel takes whether it is declared const.
 
     Args:
@@ -65,7 +66,7 @@ def are_const(source: str, name: str) -> list[bool]:
     """
     begin = next((at.end() for at in _FUNCTIONS.finditer(source) if at[1] == name), None)
     declared = [] if begin is None else source[begin : source.find(")", begin)].split(",")
-    return ["const" in each.partition("*")[0] for each in declared if "*" in each]
+    return tuple("const" in each.partition("*")[0] for each in declared if "*" in each)
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ when they are loaded, with the same cache. So our files only contain the text, a
 driver has the program. PoCL keeps its programs, too, but needs 75 ms to build a text for the second
 time, and 3 ms to load a binary; its binaries are kept."""
 
+MOST_KEYS = 512
+"""LRU bound of texts whose digest is known: each new size of a call asks for texts that are."""
 LOAD_S, PATIENCE_S = 0.03, 1.0
 """If a driver needs more than `LOAD_S` for each program that it has built before, and `PATIENCE_S`
 more, it has lost its cache."""
@@ -105,9 +108,11 @@ class Programs:
     _known: OrderedDict[str, Any] = field(default_factory=OrderedDict, init=False)
     _tell: Callable[[str], None] | None = field(default=None, init=False)
     _loading: Lock = field(default_factory=Lock, init=False)
+    _digest: Callable[[str], str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Name the device as the cache does."""
+        self._digest = lru_cache(maxsize=MOST_KEYS)(self._key)
         self._identity = str(_identity(self.info))
         self._is_stored = self.info.runtime not in OWN_CACHES
         is_gpu = self.info.kind == "gpu" and not self.info.is_profiled
@@ -238,6 +243,9 @@ class Programs:
 
     def key(self, source: str) -> str:
         """Return the name of a program on disk: a digest of all that its binary depends on."""
+        return self._digest(source)
+
+    def _key(self, source: str) -> str:
         text = f"{self._identity}\0{self.options(source)}\0{source}"
         return hashlib.sha256(text.encode()).hexdigest()
 

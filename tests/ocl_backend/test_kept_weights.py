@@ -179,4 +179,4 @@ def test_declarations_tell_what_a_kernel_writes() -> None:
             __global float *restrict y, const long y_start, const int count)
         { helper(y); }
     """
-    assert are_const(source, "copies") == [True, False]
+    assert are_const(source, "copies") == (True, False)

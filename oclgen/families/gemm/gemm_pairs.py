@@ -197,9 +197,13 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan((*packs, *product.launches), config.needs(problem).workspaces)
 
 
-@cache
 def dot() -> str:
     """Return the macro `DOT_PAIRS(acc, x, y)`."""
+    return _dot()
+
+
+@cache
+def _dot() -> str:
     return render(INSTRUCTION)
 
 
