@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES
+from oclgen.families import FAMILIES, suitable_configs
 from oclgen.families.conv.conv_register import LARGE_WEIGHTS
 from oclgen.keys import parse_key
 from oclgen.problem import ConvProblem, GemmProblem, Problem
@@ -78,3 +78,9 @@ def test_a_gpu_keeps_what_won() -> None:
     variant = Variant("gemm_register", replace(FAMILIES["gemm_register"].DEFAULT, item_n=64))
     product = GemmProblem(160, 49, 960)
     assert variant.for_another(product, GPU).config.item_n == 64
+
+
+def test_the_default_of_conv_register_is_ranked_with_no_guess() -> None:
+    found = list(suitable_configs(FAMILIES["conv_register"], PIXELS, CPU))
+    assert found
+    assert FAMILIES["conv_register"].DEFAULT not in found

@@ -116,7 +116,7 @@ class Config(BaseConfig):
 DEFAULT = Config(
     images=1, item_x=ITEM_X, vec=16, vecs=1, unroll=1, taps_outer=False, channels_fastest=False
 )
-TRAITS = Traits(rank=170)
+TRAITS = Traits(rank=170, last_resort=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
