@@ -115,6 +115,13 @@ class BaseConfig:
         """
         return frozenset()
 
+    def adapted(self, problem: Any, limits: Limits) -> Self:
+        """Return this config, which won for another problem, for this one on a processor.
+
+        What the family knows to depend on the problem is changed; tiles stay where they can.
+        """
+        return self
+
     def with_best_split(self, problem: Any, limits: Limits) -> Self:
         """Return this config with as many slices of the reduction as `problem` wants on a GPU."""
         return self

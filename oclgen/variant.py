@@ -83,12 +83,13 @@ class Variant:
         """Return the variant that a winner for one problem suggests for another.
 
         It has as many slices of the reduction as this problem wants, on a processor at least as
-        many as a very long sum wants; tiles stay.
+        many as a very long sum wants, and what its family adapts there; tiles stay.
         """
         if not self.serves(problem):
             return self
         on_cpu = limits.kind == "cpu"
-        config = self.config if on_cpu else self.config.with_best_split(problem, limits)
+        own = self.config.adapted if on_cpu else self.config.with_best_split
+        config = own(problem, limits)
         return Variant(self.family, config.with_short_sums(problem))
 
     def why_not(self, problem: Problem, limits: Limits) -> str | None:

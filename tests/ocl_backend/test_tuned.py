@@ -65,7 +65,9 @@ def test_explain_names_operator_problem_variant_and_rung(device: Any) -> None:
         ("gpu", 6, "guess", 0.80, "nchw"),
         ("gpu", 3, "nearest", 0.99, "nchw"),
         ("cpu", 6, "guess", 0.90, "nhwc"),  # on ten cores they take longer
-        ("cpu", 5, "shipped", 0.99, "nhwc"),  # what served planes there serves pixels here
+        ("cpu", 5, "shipped", 0.99, "nhwc"),  # what served planes there is no time of pixels
+        ("cpu", 5, "shipped", 0.10, "nchw"),  # but may be as fast as that
+        ("cpu", 3, "nearest", 0.99, "nchw"),  # what was measured here decides
         ("gpu", 5, "shipped", 0.99, "nchw"),  # a family of CPUs serves neither
     ],
 )
@@ -83,9 +85,16 @@ def test_a_layout_is_chosen_with_the_copies_that_it_takes(
         limits = Limits(kind=kind, compute_units=10)
 
         def choose(self, problem: ConvProblem) -> Any:
-            order = (6, 1.0) if problem.layout == "nhwc" else (planes_step, planes_cost)
+            in_pixels = problem.layout == "nhwc"
+            order = (6, 1.0) if in_pixels else (planes_step, planes_cost)
             return SimpleNamespace(
-                order=order, step=order[0], ms=None, rung=rung, variant=variant, beaten=None
+                order=order,
+                step=order[0],
+                cost=order[1],
+                ms=None,
+                rung=rung,
+                variant=variant,
+                beaten=None,
             )
 
     monkeypatch.setattr(tuned, "chooser", lambda device: Known())

@@ -117,6 +117,13 @@ OVERLAPPING: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """The last vector of channels overlaps the one before it, where 4 does not divide them."""
+IN_ROWS: dict[str, dict[str, Any]] = {
+    "depthwise": {"patch_h": 2, "patch_w": 3, "vec_c": 8, "local_size": 8, "local_c": 1},
+    "depthwise_weights": {
+        "patch_h": 2, "patch_w": 3, "vec_c": 8, "local_size": 1, "local_c": 1, "split": 2,
+    },
+}  # fmt: skip
+"""Rows of results of whole vectors of channels, of which the last one overlaps, too."""
 
 
 def varied(name: str, layout: str) -> dict[str, Any]:
@@ -147,7 +154,8 @@ def variants(name: str, problem: ConvProblem) -> list[Any]:
     if name == "conv_register":
         return [replace(base, **{**changes, "images": min(2, problem.batch)})]
     if name in OVERLAPPING and problem.layout == "nhwc" and problem.in_channels > 4:
-        return [replace(base, **each) for each in (changes, OVERLAPPING[name])]
+        wide = [IN_ROWS[name]] if problem.in_channels >= 8 and problem.dtype != "fp16" else []
+        return [replace(base, **each) for each in (changes, OVERLAPPING[name], *wide)]
     if name != "conv_gemm":
         return [replace(base, **changes)]
     weights = problem.direction == "bwd_weights"

@@ -291,7 +291,7 @@ class Chooser:
         found = self._records(problem)
         last, count = len(self._known.sources), NEIGHBOURS[self.limits.kind]
         kin = self._known.kin.nearest(problem, count)
-        others = [Option(UNRELATED + far, "shipped", one.variant, one, last) for far, one in kin]
+        others = [self._unrelated(problem, far, one) for far, one in kin]
         winners = [option.variant.family for option in others]
         for variant in guesses(problem, self.limits):
             wins = winners.index(variant.family) if variant.family in winners else len(winners)
@@ -309,8 +309,10 @@ class Chooser:
     def _records(self, problem: Problem) -> dict[Variant, Option]:
         """Return the variants of related devices' records for the nearest problems.
 
-        A variant that several records name counts by the one of an alike problem.
+        A variant that several records name counts by the one of an alike problem. Beyond that a
+        family may adapt it, on processors to all problems that are not alike: then it is a guess.
         """
+        beyond = ALIKE if self.limits.kind == "cpu" else NEAR
         sources, found = self._known.sources, dict[Variant, Option]()
         near = [
             (apart, step, rung, entry)
@@ -320,12 +322,21 @@ class Chooser:
         for apart, step, rung, entry in sorted(near, key=lambda one: one[0] > ALIKE):
             own, last = entry.variant.for_another(problem, self.limits), len(sources)
             cost = apart + FAR if apart > NEAR else apart
-            if apart > NEAR and own != entry.variant:
+            if apart > beyond and own != entry.variant:
                 found.setdefault(own, Option(cost, "guess", own, None, last))
             else:
                 at = step if apart <= ALIKE else last
                 found.setdefault(entry.variant, Option(cost, rung, entry.variant, entry, at))
         return found
+
+    def _unrelated(self, problem: Problem, apart: float, entry: Entry) -> Option:
+        """Return the option of a record of any device of the kind, adapted on processors."""
+        cost, last = UNRELATED + apart, len(self._known.sources)
+        if self.limits.kind == "cpu" and apart > ALIKE:
+            own = entry.variant.for_another(problem, self.limits)
+            if own != entry.variant:
+                return Option(cost, "guess", own, None, last)
+        return Option(cost, "shipped", entry.variant, entry, last)
 
     def _can_serve(self, problem: Problem, option: Option) -> bool:
         if option.entry is None:

@@ -174,6 +174,11 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         __slots__ = ()
 
+        def adapted(self, problem: ConvProblem, limits: Limits) -> Self:
+            """Return this config as the product wants it."""
+            made: Self = super().adapted(_product(problem), limits)
+            return made
+
         def with_best_split(self, problem: ConvProblem, limits: Limits) -> Self:
             """Return this config with the slices of k that the product wants."""
             made: Self = super().with_best_split(_product(problem), limits)

@@ -22,6 +22,7 @@ from oclgen.families.depthwise.depthwise_kernels import (
     patches_of,
 )
 from oclgen.families.depthwise.guessed import (
+    adapted_height,
     gpu_patches,
     held,
     pixel_patches,
@@ -95,6 +96,12 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         frame = Frame(self.kernel(problem), self.local_sizes(problem), self.local_bytes(problem))
         return Needs((frame,), sizes_of(packing_of(problem, self)))
+
+    def adapted(self, problem: ConvProblem, limits: Limits) -> Config:
+        """Return this config with no more rows of a patch in planes than registers have sums."""
+        if problem.layout == "nhwc":
+            return self
+        return replace(self, patch_h=adapted_height(problem, self.patch_h, self.patch_w, self.vec))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, whose window lies in private memory."""

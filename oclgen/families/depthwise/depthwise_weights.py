@@ -20,7 +20,7 @@ from oclgen.families.depthwise.depthwise_weights_kernels import (
     met,
     patches_of,
 )
-from oclgen.families.depthwise.guessed import plane_guesses, weight_patches
+from oclgen.families.depthwise.guessed import adapted_height, plane_guesses, weight_patches
 from oclgen.families.depthwise.patches import (
     MAX_GUARDED,
     MAX_TEXT,
@@ -128,6 +128,12 @@ class Config(BaseConfig):
         """Return what the plan asks of a device."""
         frame = Frame(self.kernel(problem), self.local_sizes(problem), self.local_bytes(problem))
         return Needs((frame,), planes_space(problem, self.split))
+
+    def adapted(self, problem: ConvProblem, limits: Limits) -> Config:
+        """Return this config with no more rows of a patch in planes than registers have sums."""
+        if problem.layout == "nhwc":
+            return self
+        return replace(self, patch_h=adapted_height(problem, self.patch_h, self.patch_w, self.vec))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the taps of a patch, each with sums of its own."""

@@ -183,6 +183,18 @@ def plane_heights(problem: ConvProblem, rows: tuple[Axis, ...], vectors: int) ->
     return sorted(allowed or ROWS[:1], key=cost)
 
 
+def adapted_height(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
+    """Return the rows of a patch in planes that won for another problem, for this one.
+
+    Rows that are wider have more vectors of results, of which `plane_heights` allows so many.
+    """
+    rows, cols = result_axes(problem)
+    vectors = len(cols) * ceil_div(min(patch_w, cols[0].results), vec)
+    if len(rows) * patch_h * vectors <= MOST_VECTORS:
+        return patch_h
+    return plane_heights(problem, rows, vectors)[0]
+
+
 def result_axes(problem: ConvProblem) -> Phases:
     """Return the axes of what patches lie on: of a gradient of weights, those of y."""
     if problem.direction != "bwd_weights":

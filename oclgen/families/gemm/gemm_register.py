@@ -7,9 +7,9 @@ the loads of A.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, Self, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_amx_blocks import are_fastest
@@ -115,6 +115,12 @@ class Config(BaseConfig):
             )
         reason = None if self.share == ALONE else self._sharing_conflict(limits)
         return reason or parts.empty_slice(problem.k, self.split_k, self.unroll_k)
+
+    def adapted(self, problem: GemmProblem, limits: Limits) -> Self:
+        """Return this config with no more columns than an unpacked B: each would be tested."""
+        most = problem.n // self.vec_n * self.vec_n
+        is_wider = not self.pack_b and 0 < most < self.item_n
+        return replace(self, item_n=most) if is_wider else self
 
     def _sharing_conflict(self, limits: Limits) -> str | None:
         if self.share not in SUB_GROUPS:
