@@ -24,7 +24,7 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The dtype that moves items of so many bytes."""
+"""The dtype that moves items, by their bytes."""
 
 ROW = """\
 INDICES

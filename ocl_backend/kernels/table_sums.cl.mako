@@ -1,5 +1,5 @@
 <%doc>
-Sums of values by row, one table of all rows for each work-item: nobody else adds to it.
+Sums of values by row. Each work-item has a table of all rows, to which it alone adds.
 
 room        rows of a table, at least as many as the target has; a power of two
 lanes       work-items of a group that have columns of their own

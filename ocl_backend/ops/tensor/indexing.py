@@ -278,7 +278,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Numb
 
 
 def are_widened(x: Tensor, count: int) -> bool:
-    """Whether x becomes fp32 as a whole if so many items are added to it."""
+    """Whether x becomes fp32 as a whole if `count` items are added to it."""
     return x.dtype in FLOATS_16 and count * FEW > x.numel()
 
 
