@@ -58,6 +58,7 @@ MODULES = (
     "sequence.recurrent_layer",
     "sparse.conversions",
     "training.loss",
+    "training.ctc",
     "training.optim",
     "training.amp",
     "math.decompositions",
