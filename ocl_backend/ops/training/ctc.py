@@ -242,15 +242,21 @@ def _room(case: CtcCase) -> tuple[int, bool]:
     return span, (span + 4) * (2 * case.dtype.itemsize + 4) <= limits.local_bytes
 
 
+def _ahead(limits: Limits, places: int) -> int:
+    """Return how many steps' log-probabilities are loaded at once where each takes `places`."""
+    return 0 if limits.kind == "cpu" else AHEAD // places
+
+
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _recursion(direction: Direction, case: CtcCase) -> KernelLaunch:
     limits = devices()[case.device].limits
     items = _items(limits, case.width, MOST_ITEMS)
     span, in_local = _room(case)
-    ahead = 0 if limits.kind == "cpu" else AHEAD * items // span
     source = rendered(
-        "ctc_states", package="ocl_backend", direction=direction, real=dtype_of(case.dtype).value,
-        label=dtype_of(case.label).value, local_items=items, span=span, ahead=ahead, in_local=in_local,
+        "ctc_states", package="ocl_backend", direction=direction,
+        real=dtype_of(case.dtype).value, label=dtype_of(case.label).value,
+        local_items=items, span=span, in_local=in_local,
+        ahead=_ahead(limits, span // items),
     )  # fmt: skip
     item, number, link = (Pointer(case.dtype.itemsize), Pointer(8), Pointer(4))
     sizes = (case.steps, case.classes, case.width, case.blank)

@@ -1,7 +1,7 @@
 <%doc>
 The gradient of connectionist temporal classification for one step of one sample by one work-group:
 grad_x[step, sample, class] is exp(lp) minus the likelihood of the class's states among all paths,
-times the sample's gradient.
+times the sample's gradient. A class without states has exp(-infinity + loss - lp) of them: 0 or NaN.
 
 real        type of all but lengths and links
 zero_infinity   a sample whose loss is infinite has no gradient
@@ -42,7 +42,7 @@ void ctc_gradient(
     }
     for (int c = item; c < classes; c += ${local_items}) {
         const ${real} lp = log_probs[c * by_class];
-        grad_x[c] = (exp(lp) - exp(-INFINITY + nll - lp)) * scale;
+        grad_x[c] = (exp(lp) - (nll - lp < INFINITY ? 0 : NAN)) * scale;
     }
     ${real} sum = 0;
     for (int s = item; s < 2 * count + 1; s += ${local_items})
