@@ -338,7 +338,7 @@ def adds_floats(device: int) -> bool:
     return "cp_async" in devices()[device].limits.instructions
 
 
-def atomic_update(value: str, item_bytes: int, combine: Combine, of_floats: bool = False) -> str:
+def atomic_update(value: str, item_bytes: int, combine: Combine, of_floats: bool) -> str:
     """Return the function `update(place, value)`: combine with an item that others combine with.
 
     Args:

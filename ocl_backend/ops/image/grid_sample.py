@@ -18,7 +18,7 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
-from ocl_backend.kernels.scatter import NARROW, atomic_update
+from ocl_backend.kernels.scatter import NARROW, adds_floats, atomic_update
 
 HELPERS = """\
 enum { BILINEAR, NEAREST, BICUBIC };
@@ -221,11 +221,11 @@ def _kernel(form: Form) -> Kernel:
 
 
 @cache
-def _backward_kernel(form: Form, atomic: bool) -> Kernel:
+def _backward_kernel(form: Form, atomic: bool, of_floats: bool) -> Kernel:
     """Return the kernel of the grid's gradient, which also adds x's if that is `atomic`."""
     helpers, parameters = form.helpers, [*form.operands]
     if atomic:
-        helpers += atomic_update(form.value, form.wide.itemsize, "add")
+        helpers += atomic_update(form.value, form.wide.itemsize, "add", of_floats)
         parameters.append(Operand("total", form.wide, "address"))
     parameters += [Operand(f"grad_{axis}", form.grid, "output") for axis in "xyz"]
     body = BACKWARD.replace("UPDATE", UPDATE if atomic else "")
@@ -313,7 +313,8 @@ def grid_sample_backward(
     if grad.numel():
         given = [x, *axes, *_given(x, grad, padding, align)]
         walked = {**_walked(x, grad), "total": (x.stride(0), 0, 0, 0)}
-        kernel = _backward_kernel(Form.of(x, grid, mode), not parts)
+        of_floats = adds_floats(x.get_device())
+        kernel = _backward_kernel(Form.of(x, grid, mode), not parts, of_floats)
         launch(kernel, axes[0].shape, [*given, *([] if parts else [total]), *targets], walked)
         if parts and output_mask[0]:
             _add_owned(total, grad.contiguous(), grid.contiguous(), mode, padding, align, parts)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ocl_backend.kernels.elementwise import launch
 from ocl_backend.kernels.plane_sums import owned_parts, zeros_to_add_to
+from ocl_backend.kernels.scatter import adds_floats
 from ocl_backend.kernels.vectors import width_of_rows
 from ocl_backend.ops.vision.deformable_kernels import (
     adding_kernel,
@@ -163,7 +164,9 @@ class DeformableArguments:
             given: list[Tensor | float] = [image, *self.moves(offset), factors]
             given += [*self.numbers(image), grad, image.stride(1), step, channels]
             given += [*([] if parts else [total]), *self.moves(along), counts]
-            launch(backward_kernel(image.dtype, not parts, width), shape, given, walked)
+            of_floats = adds_floats(image.get_device())
+            kernel = backward_kernel(image.dtype, not parts, of_floats, width)
+            launch(kernel, shape, given, walked)
             if parts:
                 self._add_owned(total, grad, offset.contiguous(), factors, parts, width)
         return total.to(image.dtype), along, counts

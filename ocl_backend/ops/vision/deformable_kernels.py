@@ -179,19 +179,20 @@ def columns_kernel(dtype: torch.dtype, width: int) -> Kernel:
 
 
 @cache
-def backward_kernel(dtype: torch.dtype, atomic: bool, width: int) -> Kernel:
+def backward_kernel(dtype: torch.dtype, atomic: bool, of_floats: bool, width: int) -> Kernel:
     """Return the kernel of offsets' and masks' gradients, which adds images' if it is `atomic`.
 
     Args:
         dtype: of all tensors.
         atomic: whether images' gradients are added; never those of rows.
+        of_floats: what `adds_floats` says of the device.
         width: as of `columns_kernel`.
     """
     value, helpers = dtype_of(dtype).value, ""
     parameters = _operands(dtype, width or 1)
     if atomic:
         wide = NARROW.get(dtype, dtype)
-        helpers = atomic_update(value, wide.itemsize, "add")
+        helpers = atomic_update(value, wide.itemsize, "add", of_floats)
         parameters.append(Operand("total", wide, "address"))
     parameters += [Operand(f"along_{n}", dtype, "output") for n in ("y", "x", "mask")]
     text = BACKWARD.replace("UPDATE", UPDATE if atomic else "")

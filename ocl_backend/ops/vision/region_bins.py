@@ -18,7 +18,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.plane_sums import zeros_to_add_to
-from ocl_backend.kernels.scatter import NARROW, atomic_update, write
+from ocl_backend.kernels.scatter import NARROW, adds_floats, atomic_update, write
 from ocl_backend.kernels.vectors import in_type
 from ocl_backend.ops.vision.regions import (
     ATOMIC,
@@ -83,7 +83,9 @@ MEAN_BACKWARD = WALK % ("", "PUT(at, y / count);")
 
 
 @cache
-def _kernel(dtype: torch.dtype, name: str, backward: bool = False) -> Kernel:
+def _kernel(
+    dtype: torch.dtype, name: str, backward: bool = False, of_floats: bool = False
+) -> Kernel:
     value = dtype_of(dtype).value
     wide = NARROW.get(dtype, dtype) if backward else dtype
     largest = name == "roi_pool"
@@ -92,7 +94,7 @@ def _kernel(dtype: torch.dtype, name: str, backward: bool = False) -> Kernel:
         parameters.append(Operand("place", torch.int32, "output", "int"))
     helpers = _helpers(value, largest)
     if backward:
-        helpers += atomic_update(value, wide.itemsize, "add") + ATOMIC
+        helpers += atomic_update(value, wide.itemsize, "add", of_floats) + ATOMIC
     body = in_type(LARGEST if largest else MEAN_BACKWARD if backward else MEAN, value)
     label = f"{name}_backward" if backward else name
     return Kernel(label, value, tuple(parameters), body, helpers, scalar_only=True, work=64)
@@ -176,7 +178,8 @@ def ps_roi_pool_backward(
         if parts:
             add_owned(_owned_kernel(grad.dtype), given, total, grad, True, parts)
         else:
-            kernel = _kernel(grad.dtype, "ps_roi_pool", backward=True)
+            of_floats = adds_floats(grad.get_device())
+            kernel = _kernel(grad.dtype, "ps_roi_pool", backward=True, of_floats=of_floats)
             launch(kernel, grad.shape, [*given, grad], walked(total, bins, True))
     return total.to(grad.dtype)
 

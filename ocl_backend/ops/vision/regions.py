@@ -18,7 +18,7 @@ from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
-from ocl_backend.kernels.scatter import NARROW, atomic_update
+from ocl_backend.kernels.scatter import NARROW, adds_floats, atomic_update
 from ocl_backend.kernels.vectors import in_type
 
 IMAGE = """\
@@ -152,12 +152,14 @@ def operands(dtype: torch.dtype, x: torch.dtype) -> list[Operand | Scalar]:
 
 
 @cache
-def _kernel(dtype: torch.dtype, rois: torch.dtype, backward: bool) -> Kernel:
+def _kernel(
+    dtype: torch.dtype, rois: torch.dtype, backward: bool, of_floats: bool = False
+) -> Kernel:
     value = dtype_of(dtype).value
     wide = NARROW.get(dtype, dtype) if backward else dtype
     helpers = in_type(HELPERS, value)
     if backward:
-        helpers += atomic_update(value, wide.itemsize, "add") + ATOMIC
+        helpers += atomic_update(value, wide.itemsize, "add", of_floats) + ATOMIC
     parameters = (
         *operands(rois, wide),
         *RATIO,
@@ -294,7 +296,7 @@ def _sampled_backward(
         if parts:
             add_owned(_owned_kernel(grad.dtype, rois.dtype), given, total, grad, sensitive, parts)
         else:
-            kernel = _kernel(grad.dtype, rois.dtype, True)
+            kernel = _kernel(grad.dtype, rois.dtype, True, adds_floats(grad.get_device()))
             launch(kernel, grad.shape, [*given, grad], walked(total, bins, sensitive))
     return total.to(grad.dtype)
 
