@@ -14,7 +14,7 @@ Sizes = tuple[int, ...]
 Drawn = tuple[Sizes, dict[str, Any]]
 """Shape of the operator's first tensor, and its options."""
 Drawing = Callable[[Random, int], Drawn]
-"""Draws for about so many elements."""
+"""Draws for a number of elements, which the shape is near to."""
 WIDTHS = (48, 64, 80, 96, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 2048, 4096)
 """Features of published networks' layers."""
 
@@ -76,17 +76,13 @@ def rows(random: Random, elements: int) -> Drawn:
 
 def images(random: Random, elements: int, rank: int = 2) -> Drawn:
     """Draw images [batch, channels, *sizes] as networks have them, of `rank` dimensions each."""
-    each = _pixels(random, rank)
-    while prod(each) > elements:
-        each = _pixels(random, rank)
-    channels = min(any_channels(random), elements // prod(each))
-    return (max(1, elements // (channels * prod(each))), channels, *each), {}
-
-
-def _pixels(random: Random, rank: int) -> Sizes:
+    most = max(2, int(elements ** (1 / rank)))
     if random.random() < 0.6:
-        return (random.choice(IMAGES),) * rank
-    return tuple(log_uniform(random, 5, 224) for _ in range(rank))
+        each = (min(most, random.choice(IMAGES)),) * rank
+    else:
+        each = tuple(log_uniform(random, min(5, most), min(224, most)) for _ in range(rank))
+    channels = min(any_channels(random), max(1, elements // prod(each)))
+    return (max(1, elements // (channels * prod(each))), channels, *each), {}
 
 
 def windows(random: Random, elements: int) -> Drawn:
