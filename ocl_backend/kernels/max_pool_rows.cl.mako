@@ -64,6 +64,10 @@ __kernel void max_pool_rows(
     x += x_start;
     y += y_start;
 % endif
+% if not backward and not pixels:
+    // behind the last window's end lies what the last vector reads in vain
+    const int reach = (out_w - 1) * ${stride_w} + ${(kernel_w - 1) * dilation_w + 1};
+% endif
     const long first = get_global_id(0) * share;
     for (long row = first; row < min(first + share, rows); ++row) {
 % if backward:
@@ -127,11 +131,16 @@ ${lanes("float", wide)} best = -INFINITY;
 % else:
         float line[${line}];
         int places[${line}];
-        for (int w = 0; w < ${line}; ++w) {
+        const int filled = first_r < last_r ? (int)width : 0;
+        for (int w = 0; w < ${pad_w}; ++w) {
             line[w] = -INFINITY;
             places[w] = INT_MAX;
         }
-        if (first_r < last_r) {
+        for (int w = ${pad_w} + filled; w < reach; ++w) {
+            line[w] = -INFINITY;
+            places[w] = INT_MAX;
+        }
+        if (filled) {
             long w = 0;
 % for wide in widths:
 <%self:each name="w" count="width" wide="${wide}">\
