@@ -86,7 +86,7 @@ def wide_kernel(name: str, dtype: torch.dtype, expression: str, numbers: tuple[s
         "}",
     ]
     prelude = bf16_keeping_nan("to_bfloat16_16", 16) if item is BFLOAT16 else ""
-    parameters = (
+    parameters: tuple[Operand | Scalar, ...] = (
         Operand("block", role="position"),
         Operand("out", dtype, "address"),
         *(Scalar(label, "long") for label in ("seed", "offset", "count")),
