@@ -221,12 +221,10 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             return why
 
     default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
-    packing = gemm.TRAITS.packing
-    rank = gemm.TRAITS.conv_rank
+    packing, rank = gemm.TRAITS.packing, gemm.TRAITS.conv_rank
     assert rank is not None, f"{gemm.NAME} declares no conv_rank"
-    traits = replace(
-        gemm.TRAITS, rank=rank, conv_rank=None, packing=packing and Config(**values_of(packing))
-    )
+    own = packing and Config(**values_of(packing))
+    traits = replace(gemm.TRAITS, rank=rank, conv_rank=None, packing=own)
     return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, Config, default)
 
 

@@ -176,6 +176,12 @@ def orders(
 
     Neighbours that have a position's blocks of channels write whole lines of results, and read what
     the others have read: 8 groups of 40 channels in channels_last took 0.71 of the time.
+
+    Args:
+        problem: forward or backward-data.
+        part: its largest correlation.
+        images: that share weights.
+        item_x: results of a row of a work-item.
     """
     weights = FLOAT_BYTES * part.groups * part.channels * part.reduction
     within = ((True, True), (True, False)) if weights > LARGE_WEIGHTS else ((True, True),)

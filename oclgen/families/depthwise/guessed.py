@@ -186,7 +186,13 @@ def plane_heights(problem: ConvProblem, rows: tuple[Axis, ...], vectors: int) ->
 def adapted_height(problem: ConvProblem, patch_h: int, patch_w: int, vec: int) -> int:
     """Return the rows of a patch in planes that won for another problem, for this one.
 
-    Rows that are wider have more vectors of results, of which `plane_heights` allows so many.
+    Wider rows have more vectors of results: a patch keeps `MOST_VECTORS` of them at most.
+
+    Args:
+        problem: in planes.
+        patch_h: rows of the patch that won.
+        patch_w: columns of it.
+        vec: lanes of a vector.
     """
     rows, cols = result_axes(problem)
     vectors = len(cols) * ceil_div(min(patch_w, cols[0].results), vec)
