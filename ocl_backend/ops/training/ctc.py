@@ -112,7 +112,16 @@ def ctc_loss_of_tensors(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `ctc_loss` does; lengths on the device are waited for: they decide shapes."""
+    """Return what `ctc_loss` does; lengths on the device are waited for: they decide shapes.
+
+    Args:
+        log_probs: as of `ctc_loss`, and so are targets, blank and zero_infinity.
+        targets: labels.
+        input_lengths: [batch], on the CPU or a device.
+        target_lengths: the same.
+        blank: a class.
+        zero_infinity: for the gradient.
+    """
     lengths = input_lengths.tolist(), target_lengths.tolist()
     return ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)
 
@@ -128,9 +137,18 @@ def ctc_loss_backward(
     blank: int,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Return the gradient of `log_probs`; arguments as of `ctc_loss`, and what it returned.
+    """Return the gradient of `log_probs`.
 
-    With `zero_infinity`, samples whose loss is infinite have none.
+    Args:
+        grad: of the loss, [batch].
+        log_probs: as given to `ctc_loss`, and so are targets, lengths and blank.
+        targets: labels.
+        input_lengths: steps of each sample.
+        target_lengths: labels of each sample.
+        loss: what `ctc_loss` returned.
+        alpha: its second result.
+        blank: a class.
+        zero_infinity: samples whose loss is infinite have no gradient.
     """
     targets = targets.to(log_probs.device)
     batch = _batch(log_probs, targets, input_lengths, target_lengths)
@@ -157,7 +175,19 @@ def ctc_loss_backward_of_tensors(
     blank: int,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Return what `ctc_loss_backward` does."""
+    """Return what `ctc_loss_backward` does.
+
+    Args:
+        grad: as of `ctc_loss_backward`, and so is all but the lengths.
+        log_probs: [steps, batch, classes].
+        targets: labels.
+        input_lengths: [batch], on the CPU or a device.
+        target_lengths: the same.
+        loss: what the forward operator returned.
+        alpha: its second result.
+        blank: a class.
+        zero_infinity: as there.
+    """
     lengths = input_lengths.tolist(), target_lengths.tolist()
     return ctc_loss_backward(grad, log_probs, targets, *lengths, loss, alpha, blank, zero_infinity)
 
@@ -227,7 +257,7 @@ def _follow(direction: Direction, case: CtcCase, *tensors: Tensor) -> None:
 
 
 def _items(limits: Limits, wanted: int, most: int) -> int:
-    """Return work-items for so many items: a power of two, on processors one vector."""
+    """Return work-items for `wanted` items: a power of two, on processors one vector."""
     if limits.kind == "cpu":
         return LANES
     return min(most, limits.max_work_group, max(32, 1 << (wanted - 1).bit_length()))

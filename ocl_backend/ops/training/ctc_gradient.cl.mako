@@ -35,26 +35,24 @@ void ctc_gradient(
     links += links_start + sample * (width - 1);
     grad_x += grad_x_start + group * classes;
 
-    if (step >= steps${" || nll == INFINITY" if zero_infinity else ""}) {
-        for (int c = item; c < classes; c += ${local_items})
-            grad_x[c] = 0;
-        return;
-    }
+    // Groups that have only zeros to write meet at the barriers, too: PoCL fails where one returns.
+    const bool counts = step < steps${" && nll != INFINITY" if zero_infinity else ""};
+    const int labels = counts ? count : 0, states = counts ? 2 * count + 1 : 0;
     for (int c = item; c < classes; c += ${local_items}) {
         const ${real} lp = log_probs[c * by_class];
-        grad_x[c] = (exp(lp) - (nll - lp < INFINITY ? 0 : NAN)) * scale;
+        grad_x[c] = counts ? (exp(lp) - (nll - lp < INFINITY ? 0 : NAN)) * scale : 0;
     }
     ${real} sum = 0;
-    for (int s = item; s < 2 * count + 1; s += ${local_items})
+    for (int s = item; s < states; s += ${local_items})
         sum += s % 2 == 0 || links[s - 1] == -2 ? posterior[s] : 0;
     sums[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    for (int i = item; i < count; i += ${local_items}) {
+    for (int i = item; i < labels; i += ${local_items}) {
         const int c = links[2 * i];
         if (c < 0)
             continue;
         ${real} of = 0;
-        for (int k = i; k < count; k = links[2 * k + 1])
+        for (int k = i; k < labels; k = links[2 * k + 1])
             of += posterior[2 * k + 1];
         grad_x[c] = (exp(log_probs[c * by_class]) - of) * scale;
     }
@@ -63,6 +61,6 @@ void ctc_gradient(
             sums[item] += sums[item + half_way];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (item == 0)
+    if (item == 0 && counts)
         grad_x[blank] = (exp(log_probs[blank * by_class]) - sums[0]) * scale;
 }
