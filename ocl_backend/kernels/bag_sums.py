@@ -55,7 +55,13 @@ for (; c + {items} <= last; c += {items}) {{
 
 
 def are_worth_it(weight: Tensor, indices: Tensor, bags: int) -> bool:
-    """Whether no work-item has a bag so long that others wait for it."""
+    """Whether no work-item has a bag so long that others wait for it.
+
+    Args:
+        weight: [places, features].
+        indices: of all bags, any shape.
+        bags: how many there are.
+    """
     is_cpu = are_possible(devices()[weight.get_device()].limits)
     return is_cpu or indices.numel() <= MOST_IN_BAG * bags
 

@@ -16,7 +16,13 @@ class Dim(NamedTuple):
 
 
 def collapse(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]) -> list[Dim]:
-    """Return the fewest dimensions that do the copy, from the target's slowest to its fastest."""
+    """Return the fewest dimensions that do the copy, from the target's slowest to its fastest.
+
+    Args:
+        shape: of both tensors.
+        source: strides of what is copied, in items.
+        target: strides of where it goes.
+    """
     dims = [Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] != 1]
     dims.sort(key=lambda dim: (dim.target, dim.source), reverse=True)
     if not dims:

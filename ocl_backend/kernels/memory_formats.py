@@ -82,6 +82,12 @@ def as_rows(x: Tensor, axis: int) -> Tensor:
 
 
 def from_rows(rows: Tensor, like: Tensor, axis: int) -> Tensor:
-    """Return dense rows as a tensor shaped as `like` but along `axis`."""
+    """Return dense rows as a tensor shaped as `like` but along `axis`.
+
+    Args:
+        rows: [rows, size] of a tensor that `as_rows` made rows of.
+        like: has that tensor's other sizes.
+        axis: along which the rows' items lie.
+    """
     moved = like.movedim(axis, -1)
     return rows.view(*moved.shape[:-1], rows.shape[1]).movedim(-1, axis).contiguous()

@@ -93,3 +93,17 @@ def test_positions_are_written_where_they_belong(items: int) -> None:
 
     with as_users_build():
         check(call, [drawn(torch.float16, (2, 4, 3))[0]], 1, exact=True)
+
+
+def test_positions_are_written_where_they_belong_beside_others_of_sizes_that_vary() -> None:
+    """Where sizes are arguments, Intel's compiler stored all of a result to one wrong place."""
+    for items in range(1, 14):
+        x = torch.randn(2, 3, items).half()
+        with torch.no_grad():
+            theirs, ours = ((
+                torch.arange(items, device=each.device) * 2 - 1,
+                each * 2,
+                torch.arange(items, device=each.device).clamp(1, 3) + 2,
+            ) for each in (x, x.to("ocl")))  # fmt: skip
+        for our, their in zip(ours, theirs, strict=True):
+            assert torch.equal(our.cpu(), their)

@@ -75,7 +75,13 @@ def rows(random: Random, elements: int) -> Drawn:
 
 
 def images(random: Random, elements: int, rank: int = 2) -> Drawn:
-    """Draw images [batch, channels, *sizes] as networks have them, of `rank` dimensions each."""
+    """Draw images [batch, channels, *sizes] as networks have them.
+
+    Args:
+        random: is drawn from.
+        elements: of the images.
+        rank: dimensions of an image, without its channels.
+    """
     most = max(2, int(elements ** (1 / rank)))
     if random.random() < 0.6:
         each = (min(most, random.choice(IMAGES)),) * rank

@@ -353,6 +353,11 @@ void forget_recalled() {
 
 extern "C" {
 
+// Promises that nothing is written to a tensor's memory until it is freed.
+void ocl_set_table(const void* address) {
+  if (ocl::Block* block = ocl::locate(address).block) block->is_table = true;
+}
+
 void ocl_forget_recalled() { ocl::forget_recalled(); }
 void ocl_note_other() { ocl::note_other(); }
 

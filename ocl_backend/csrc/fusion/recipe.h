@@ -4,8 +4,8 @@
 // the same shapes, strides, dtypes and overlap does the same every time: it allocates the same
 // bytes and enqueues launches whose words are addresses of operands, addresses of the allocated
 // bytes, and constants. So calls are noted. Once two calls in a row did the same, later ones do it
-// without Python. What a call reads besides is constant, too, if it is a table. A call that a recipe
-// cannot repeat (it copies to the host, or reads memory of unknown origin) is not recalled.
+// without Python. What a call reads besides is constant, too, if it is a table. A call that a
+// recipe cannot repeat (it copies to the host, or reads memory of unknown origin) is not recalled.
 #pragma once
 
 #include <ATen/core/stack.h>

@@ -282,8 +282,6 @@ Block* hold_block(const void* address, c10::DeviceIndex device) {
   return block;
 }
 
-void let_go_block(Block* block) { let_go_blocks(block); }
-
 void let_go_blocks(c10::ArrayRef<Block*> blocks) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   for (Block* block : blocks)
@@ -371,11 +369,6 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t bytes) {
 }  // namespace ocl
 
 extern "C" {
-
-// Promises that nothing is written to a tensor's memory until it is freed.
-void ocl_set_table(const void* address) {
-  if (ocl::Block* block = ocl::locate(address).block) block->is_table = true;
-}
 
 // Writes four words for each block of a device: its address, its bytes, the bytes asked for, and 0
 // (allocated), 1 (freed, but used by a launch that is held back) or 2 (cached). At most `room`

@@ -65,8 +65,8 @@ Location locate_or_throw(const void* address, const char* what);
 Block* hold_block(const void* address, c10::DeviceIndex device);
 // The same for a block that a tensor of the caller's has.
 inline void hold(Block& block) { block.holds.fetch_add(1, std::memory_order_relaxed); }
-void let_go_block(Block* block);
 void let_go_blocks(c10::ArrayRef<Block*> blocks);
+inline void let_go_block(Block* block) { let_go_blocks(block); }
 // Whether the held block of `address` was freed meanwhile; null, for nothing to hold, was not.
 bool is_dropped(const void* address);
 

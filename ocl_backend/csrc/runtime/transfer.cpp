@@ -129,7 +129,7 @@ int Copy::submit(const int64_t* resolved) try {
   return fail_with_exception();
 }
 
-// The copy of so many bytes, the same one as long as a recipe knows it.
+// The copy of `bytes` bytes, the same one as long as a recipe knows it.
 Handle copy_of(c10::DeviceIndex device, size_t bytes) {
   constexpr size_t kMostCopies = 1024;
   static std::mutex mutex;

@@ -15,7 +15,7 @@ from ocl_backend.dispatch.varying import Forms
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.places import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
-from ocl_backend.ops.fused.expression_text import Part, Writer
+from ocl_backend.ops.fused.expression_text import NOTHING, Part, Writer
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -190,6 +190,7 @@ def _written(
     text = "\n".join(
         [
             f"#define LOCAL {local}",
+            NOTHING,
             arguments.prelude,
             PLACE if copies else "",
             ROW_SUM if rows else "",

@@ -225,9 +225,6 @@ class Writer:
                 *(f"    {line}" for line in tail),
                 "}",
             ]
-        # The loop's count is known before it, and t is unsigned: Intel's compiler (2026.22) stores
-        # to wrong places if it leaves a loop that fills a row with positions, such as
-        # `arange(9).clamp(0, 5)`, or divides a signed t there.
         first = f"(group * {local} + lane) * {steps}"
         return [
             f"for (uint t = {first}, end = min(t + {steps}, (uint){total}); t < end; ++t) {{",
@@ -303,9 +300,16 @@ class Writer:
         return self.roots(True, {key: name.replace("means", "mean") for key, name in made.items()})
 
 
+NOTHING = "#define NOTHING ((int)get_local_id(0) / LOCAL)"
+"""A zero that is added to positions, so that the compiler does not see them count as the loop does:
+Intel's (2026.22) stores all results of `arange(11).clamp(1, 3) + 2` to one wrong place, if another
+result has positions, too, and sizes are arguments. Without optimization it does not."""
+
+
 def _position(at: str, width: int) -> str:
     """Return the places of a vector's lanes along the last dimension; 0 of a single item."""
     lanes = ", ".join(map(str, range(width)))
+    at = at if at == "0" else f"{at} + NOTHING"
     return f"(T)({at})" if width == 1 or at == "0" else f"((T)({at}) + (T)({lanes}))"
 
 

@@ -18,7 +18,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.ops.fused import made_rows, row_sums
 from ocl_backend.ops.fused.expression_arguments import Arguments, as_stored
 from ocl_backend.ops.fused.expression_launch import ROW_SUM, launch_of, most_bytes
-from ocl_backend.ops.fused.expression_text import Part, Writer
+from ocl_backend.ops.fused.expression_text import NOTHING, Part, Writer
 from ocl_backend.ops.fused.expressions import Expression
 from ocl_backend.ops.fused.fused_pointwise import Activating, Adding
 from ocl_backend.ops.fused.row_sums import Block, ColumnSharing
@@ -172,7 +172,9 @@ def _prepared(window: Window, unit: Unit) -> tuple[KernelLaunch, list[float]]:
         [
             arguments.prelude,
             *(f"#define SUM{w}(v) {_sum(w)}" for w in (1, 2, 4, 8, 16)),
-            f"#define LOCAL {geometry.local}{ROW_SUM}" if before else "",
+            f"#define LOCAL {geometry.local}",
+            NOTHING,
+            ROW_SUM if before else "",
             f"__kernel __attribute__((reqd_work_group_size({geometry.local}, 1, 1)))",
             f"void row_products(\n    {arguments.text})",
             "{",
