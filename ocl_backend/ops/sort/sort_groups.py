@@ -23,6 +23,7 @@ GROUP = 256
 """Work-items of a group."""
 SHARE = 8
 """Items of a work-item: they lie in its registers."""
+BLOCK = GROUP * SHARE
 MOST_BYTES = 12
 """Local memory of an item, at most: a key of 8 bytes and a position."""
 MOST_ITEMS = 2**31 - 1
@@ -31,8 +32,35 @@ MOST_ITEMS = 2**31 - 1
 
 def serves(limits: Limits, size: int) -> bool:
     """Say whether groups sort rows of `size` items on a device: a processor's work-items do not."""
-    room = limits.local_bytes >= GROUP * SHARE * MOST_BYTES + 8
+    room = limits.local_bytes >= BLOCK * MOST_BYTES + 8
     return limits.kind != "cpu" and limits.max_work_group >= GROUP and room and size <= MOST_ITEMS
+
+
+def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the first items of each row's sorted blocks, and where they were, as int64.
+
+    Args:
+        rows: [rows, size], dense, with items.
+        count: of a block's first items, at most `BLOCK`; all where it has fewer.
+        descending: the order.
+
+    Returns:
+        Both are [rows, items]; what comes first in a row is among its items.
+    """
+    size = rows.shape[1]
+    if size <= BLOCK:
+        keys, order = sorted_rows(rows, descending)
+        return keys[:, :count], order[:, :count]
+    whole = size // BLOCK
+    keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=torch.int64)
+    numbers = len(rows), size, BLOCK, ceil_div(size, BLOCK)
+    launch = _prepared(rows.get_device(), "blocks", rows.dtype, descending, torch.int64, *numbers)
+    launch(rows.data_ptr(), keys.data_ptr(), order.data_ptr())
+    found = []
+    for part in (keys, order):
+        firsts = part[:, : whole * BLOCK].view(-1, whole, BLOCK)[:, :, :count].flatten(1)
+        found.append(torch.cat((firsts, part[:, whole * BLOCK :][:, :count]), 1))
+    return found[0], found[1]
 
 
 def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
@@ -43,7 +71,7 @@ def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
         descending: the order.
     """
     count, size = rows.shape
-    device, dtype, block = rows.get_device(), rows.dtype, GROUP * SHARE
+    device, dtype, block = rows.get_device(), rows.dtype, BLOCK
     wide, narrow = torch.int64, torch.int32
     keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=wide)
     if size <= block:
@@ -90,7 +118,7 @@ def _prepared(
     pointers = [Pointer(item.item_bytes), Pointer(item.item_bytes), Pointer(order.itemsize)]
     at_once = 1
     if kind == "blocks":
-        at_once = GROUP * SHARE // length
+        at_once = BLOCK // length
         numbers: list[Argument] = [np.int64(rows), *map(np.int32, (size, length, blocks))]
     else:
         pointers.insert(1, Pointer(4))

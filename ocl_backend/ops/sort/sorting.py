@@ -211,6 +211,9 @@ def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
         keys, order = _sorted(rows, largest)
         return keys[:, :k].contiguous(), order[:, :k].contiguous()
     limits = devices()[rows.get_device()].limits
+    if sort_groups.serves(limits, size):
+        keys, order = sort_groups.first_of_blocks(rows, k, largest)
+        return _sooner(keys.contiguous(), order, k, largest)
     enough = ceil_div(vectors.busy_items(limits), len(rows))
     share = min(max(LEAST_SHARE * k, size // enough), size)
     parts = size // share
@@ -219,6 +222,13 @@ def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
     _launch("select", largest, parts, [rows, keys, order], [share, size, parts, k])
     if parts == 1:
         return keys, order
+    return _sooner(keys, order, k, largest)
+
+
+def _sooner(keys: Tensor, order: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """Return the first k of rows that have been selected, whose items were at `order`."""
+    if keys.shape[1] == k:
+        return keys, order.contiguous()
     keys, found = _selected(keys, k, largest)
     return keys, order.gather(1, found)
 

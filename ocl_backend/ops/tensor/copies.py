@@ -171,7 +171,7 @@ def _prepared(key: _Key) -> Run:
         return _turn(device, source.itemsize, crossed, outer, wide)
     if crossed and limits.max_work_group >= GROUP and _are_long(crossed):
         return _tiled(device, types, crossed, outer, wide)
-    if limits.kind == "cpu" and _has_runs(types, dims):
+    if _has_runs(types, dims) and (limits.kind == "cpu" or source is not target):
         return _by_runs(device, types, dims)
     if limits.kind == "cpu":
         return _by_rows(device, types, dims, wide)
