@@ -16,6 +16,7 @@ REPLAYING = ("reduce-overhead", "max-autotune")
 """The modes in which torch replays graphs."""
 UNTRACED = (
     "oclgen", "tuned_db", "ocl_backend.dispatch", "ocl_backend.ops.sequence.recurrent_network",
+    "ocl_backend.ops.norm.rms_norm",
     "ocl_backend.ops.sequence.recurrent_layer",
 )  # fmt: skip
 """Packages and modules that no program calls by itself, only the operators that it calls."""

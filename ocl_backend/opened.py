@@ -15,7 +15,7 @@ import torch
 import ocl_autoload
 from ocl_backend import module, ops, printing
 from ocl_backend.fusion import held
-from ocl_backend.ops.norm import nested_layer_norm
+from ocl_backend.ops.norm import nested_layer_norm, rms_norm
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
@@ -41,6 +41,7 @@ def _open() -> None:
     operators.register()
     transformer.register_layers()
     recurrent_network.register()
+    rms_norm.register()
     attention.describe()
     sharding.register()
     optim.prefer_fused()

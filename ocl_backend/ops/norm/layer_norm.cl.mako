@@ -4,6 +4,7 @@ Layer normalisation of x [rows, inner], each row by itself: forward, or the grad
 direction   "fwd": y, mean and rstd are written; "bwd": grad_x is, from grad, mean and rstd
 affine      there are weights and, forward, perhaps biases, one per item of a row
 biased      there are biases
+centered    means are subtracted; else rows are divided by the root of the mean of their squares
 dtype       DType of x, y and their gradients
 param       DType of weights and biases
 inner       items per row; x is dense
@@ -79,7 +80,7 @@ void layer_norm_${direction}(
 % endif
     __global ${real} *restrict means, const long means_start,
     __global ${real} *restrict rstds, const long rstds_start,
-    const float eps, const int rows)
+    const ${"long" if real == "double" else "float"} eps_given, const int rows)
 {
     __local ${real} scratch[${local_items}];
     x += x_start;
@@ -99,6 +100,8 @@ void layer_norm_${direction}(
         const long row = (long)r * ${inner};
         ${wide} sum = 0;
 % if fwd:
+        ${real} left = 0;
+% if centered:
         BLOCKS(first) {
             ${wide} part = 0;
             EACH_OF(first, s) {
@@ -106,7 +109,6 @@ void layer_norm_${direction}(
             }
             sum += part;
         }
-        ${real} left = 0;
 % if rest:
         REST(s) {
             left += ${read("x", 1)};
@@ -115,6 +117,9 @@ void layer_norm_${direction}(
         const ${real} mean = (row_sum(sum, scratch) + left) / ${inner};
         sum = 0;
         left = 0;
+% else:
+        const ${real} mean = 0;
+% endif
 % if rest:
         REST(s) {
             const ${real} d = ${read("x", 1)} - mean;
@@ -129,7 +134,7 @@ void layer_norm_${direction}(
             }
             sum += part;
         }
-        const ${real} rstd = rsqrt((row_sum(sum, scratch) + left) / ${inner} + eps);
+        const ${real} rstd = rsqrt((row_sum(sum, scratch) + left) / ${inner} + ${"as_double(eps_given)" if real == "double" else "eps_given"});
 % for lanes, each in parts:
         ${each}(s) {
             ${vectors.vector(real, lanes)} v = (${read("x", lanes)} - mean) * rstd;
@@ -145,12 +150,14 @@ void layer_norm_${direction}(
         }
 % endfor
         if (get_local_id(0) == 0) {
+% if centered:
             means[r] = mean;
+% endif
             rstds[r] = rstd;
         }
 % else:
         ${wide} dot = 0;
-        const ${real} mean = means[r], rstd = rstds[r];
+        const ${real} mean = ${"means[r]" if centered else "0"}, rstd = rstds[r];
         BLOCKS(first) {
             ${wide} part = 0, part_dot = 0;
             EACH_OF(first, s) {
@@ -169,7 +176,7 @@ void layer_norm_${direction}(
             left_dot += g * (${read("x", 1)} - mean);
         }
 % endif
-        const ${real} grad_mean = (row_sum(sum, scratch) + left) / ${inner};
+        const ${real} grad_mean = ${f"(row_sum(sum, scratch) + left) / {inner}" if centered else "0"};
         const ${real} slope = (row_sum(dot, scratch) + left_dot) * rstd * rstd / ${inner};
 % for lanes, each in parts:
         ${each}(s) {

@@ -1,14 +1,15 @@
-"""Layer normalisation, forward and backward.
+"""Layer normalisation and RMS normalisation, forward and backward.
 
-Group normalisation is `group_norm`.
+Group normalisation is `group_norm`; `rms_norm` says which calls of torch's operator come here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from struct import pack, unpack
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ class LayerNormCase:
     inner: int
     affine: bool
     biased: bool
+    centered: bool = True
 
     @property
     def limits(self) -> Limits:
@@ -81,11 +83,7 @@ def native_layer_norm(
     """
     shape = tuple(normalized_shape)
     lead = x.dim() - len(shape)
-    if not shape or tuple(x.shape[lead:]) != shape:
-        raise RuntimeError(f"layer_norm: x {tuple(x.shape)} does not end in {shape}")
-    for factor in (weight, bias):
-        if factor is not None and tuple(factor.shape) != shape:
-            raise RuntimeError(f"layer_norm: weight or bias {tuple(factor.shape)} is not {shape}")
+    _check("layer_norm", x, shape, weight, bias)
     x = x.contiguous()
     kind = _kind(x, shape, weight, bias)
     y = torch.empty_like(x)
@@ -93,7 +91,7 @@ def native_layer_norm(
     rstds = torch.empty_like(means)
     if x.numel():
         tensors = (x, y, dense(weight), dense(bias), means, rstds)
-        _prepared(kind, "fwd")(*pointers_of(*tensors), eps)
+        _prepared(kind, "fwd")(*pointers_of(*tensors), _passed(kind, eps))
     return y, means, rstds
 
 
@@ -108,8 +106,21 @@ def native_layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, weight and bias that `output_mask` asks for."""
-    grad, x = grad.contiguous(), x.contiguous()
     kind = _kind(x, normalized_shape, weight, bias)
+    return _gradients(kind, grad, x, normalized_shape, means, rstds, weight, output_mask)
+
+
+def _gradients(
+    kind: LayerNormCase,
+    grad: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    means: Tensor | None,
+    rstds: Tensor,
+    weight: Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    grad, x = grad.contiguous(), x.contiguous()
     if x.numel() == 0:
         grads = x.new_zeros((2, *normalized_shape), dtype=kind.param)
         return torch.empty_like(x), grads[0], grads[1]
@@ -117,7 +128,7 @@ def native_layer_norm_backward(
     if output_mask[0]:
         grad_x = torch.empty_like(x)
         tensors = (x, grad, grad_x, dense(weight), means, rstds)
-        _prepared(kind, "bwd")(*pointers_of(*tensors), 0.0)
+        _prepared(kind, "bwd")(*pointers_of(*tensors), _passed(kind, 0.0))
     if not (output_mask[1] or output_mask[2]):
         return grad_x, None, None
     groups = _groups(kind)
@@ -126,6 +137,57 @@ def native_layer_norm_backward(
     _columns(kind, groups, vectors.are_aligned(given))(*given)
     grads = sums.sum(1).to(kind.param)
     return grad_x, grads[0] if output_mask[1] else None, grads[1] if output_mask[2] else None
+
+
+def fused_rms_norm(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return (y, 1 / root mean square) of x [..., *normalized_shape], by row.
+
+    The statistics are [..., 1, ...], float32 (float64 for float64). Without `eps` it is that of
+    their dtype (Zhang and Sennrich 2019, "Root mean square layer normalization").
+
+    Raises:
+        RuntimeError: x does not end in `normalized_shape`, or the weight has another shape.
+    """
+    shape, lead = tuple(normalized_shape), x.dim() - len(normalized_shape)
+    _check("rms_norm", x, shape, weight)
+    x = x.contiguous()
+    kind = replace(_kind(x, shape, weight, None), centered=False)
+    y = torch.empty_like(x)
+    rstds = x.new_empty((*x.shape[:lead], *(1,) * len(shape)), dtype=kind.real)
+    if x.numel():
+        tensors = (x, y, dense(weight), None, None, rstds)
+        floor = torch.finfo(kind.real).eps if eps is None else eps
+        _prepared(kind, "fwd")(*pointers_of(*tensors), _passed(kind, floor))
+    return y, rstds
+
+
+def fused_rms_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    rstds: Tensor,
+    weight: Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of x and weight that `output_mask` asks for."""
+    kind = replace(_kind(x, normalized_shape, weight, None), centered=False)
+    mask = (output_mask[0], output_mask[1], False)
+    return _gradients(kind, grad, x, normalized_shape, None, rstds, weight, mask)[:2]
+
+
+def _check(name: str, x: Tensor, shape: tuple[int, ...], *factors: Tensor | None) -> None:
+    """Refuse shapes that do not belong together.
+
+    Raises:
+        RuntimeError: x does not end in `shape`, or a factor has another one.
+    """
+    if not shape or tuple(x.shape[x.dim() - len(shape) :]) != shape:
+        raise RuntimeError(f"{name}: x {tuple(x.shape)} does not end in {shape}")
+    for factor in factors:
+        if factor is not None and tuple(factor.shape) != shape:
+            raise RuntimeError(f"{name}: weight or bias {tuple(factor.shape)} is not {shape}")
 
 
 def _kind(
@@ -139,6 +201,11 @@ def _kind(
     )
 
 
+def _passed(kind: LayerNormCase, eps: float) -> float | int:
+    """Return eps as the kernel takes it: a launch's numbers are floats, so a double is its bits."""
+    return unpack("q", pack("d", eps))[0] if kind.real is torch.float64 else eps
+
+
 @lru_cache(maxsize=1024)
 def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLaunch:
     on_cpu = kind.limits.kind == "cpu"
@@ -149,13 +216,14 @@ def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLa
     dtype, param = dtype_of(kind.dtype), dtype_of(kind.param)
     source = rendered(
         "layer_norm", package="ocl_backend", direction=direction, affine=kind.affine,
-        biased=kind.biased, dtype=dtype, param=param, inner=kind.inner,
+        biased=kind.biased, centered=kind.centered, dtype=dtype, param=param, inner=kind.inner,
         rows_per_group=rows_per_group, local_items=local_items, width=kind.row_width,
     )  # fmt: skip
     image, weight, mean = map(Pointer, (dtype.item_bytes, param.item_bytes, kind.real.itemsize))
     tensors = {"fwd": [image, image, weight, weight], "bwd": [image, image, image, weight]}
+    eps = Varying("long" if kind.real is torch.float64 else "float")
     arguments: list[Argument] = [
-        *tensors[direction], mean, mean, Varying("float"), np.int32(kind.rows)
+        *tensors[direction], mean, mean, eps, np.int32(kind.rows)
     ]  # fmt: skip
     items = ceil_div(kind.rows, rows_per_group) * local_items
     name = f"layer_norm_{direction}"
@@ -173,7 +241,7 @@ def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(kind.dtype)
     source = rendered(
         "layer_norm_columns", package="ocl_backend", dtype=dtype, inner=kind.inner,
-        width=kind.row_width, aligned=aligned,
+        width=kind.row_width, aligned=aligned, centered=kind.centered,
     )  # fmt: skip
     image, real = Pointer(dtype.item_bytes), Pointer(kind.real.itemsize)
     sizes = np.int32(kind.rows), np.int32(ceil_div(kind.rows, groups)), np.int32(groups)
@@ -186,5 +254,7 @@ def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
 OPERATORS: dict[str, Callable[..., Any]] = {
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
+    "_fused_rms_norm": fused_rms_norm,
+    "_fused_rms_norm_backward": fused_rms_norm_backward,
 }
 """Implementations by aten name."""

@@ -6,6 +6,7 @@ inner       items of a row. Each group of rows writes one line of its own sums, 
             afterwards: grad_weight and grad_bias are [groups, inner]. How many rows there are, and
             in a group, are arguments, and so are the lines: work-groups may reach beyond them, and
             beyond the columns
+centered    means are subtracted
 width       columns per work-item; if it does not divide inner, the last one has what is left
 aligned     whether a vector may be read at the beginning of every array
 </%doc>
@@ -24,7 +25,7 @@ aligned     whether a vector may be read at the beginning of every array
             const long at = (long)r * ${inner} + column;
             const ${wide} g = ${read("grad", lanes)};
             sum += g;
-            dot += g * (${read("x", lanes)} - means[r]) * rstds[r];
+            dot += g * ${f"({read('x', lanes)} - means[r])" if centered else read("x", lanes)} * rstds[r];
         }
         const long to = (long)get_global_id(1) * ${inner} + column;
         ${"grad_weight[to] = dot" if lanes == 1 else f"vstore{lanes}(dot, 0, grad_weight + to)"};
