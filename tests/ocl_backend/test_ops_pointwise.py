@@ -312,10 +312,11 @@ def test_new_numbers_and_new_storage_compile_nothing(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.randn(64, 64).to(place(device))
+    other = x.clone()
     _ = x * 1.5
     monkeypatch.setattr(elementwise, "prepare", None)
     assert_same(x * 2.5, x.cpu() * 2.5)
-    assert_same(x.clone() * 3.5, x.cpu() * 3.5)
+    assert_same(other * 3.5, x.cpu() * 3.5)
 
 
 def test_outputs_are_resized_and_views_written(device: Any) -> None:
