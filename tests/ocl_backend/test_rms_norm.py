@@ -19,7 +19,7 @@ BOUNDS = {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.
 def of_doubles(x: Any, weight: Any, eps: float, slope: Any) -> list[Any]:
     """Return the result and the gradients of x and weight, in float64 on the CPU."""
     leaves = [t.detach().cpu().double().requires_grad_() for t in (x, weight) if t is not None]
-    y = functional.rms_norm(leaves[0], x.shape[-1:], *(leaves[1:] or [None]), eps)
+    y = functional.rms_norm(leaves[0], x.shape[-1:], leaves[1] if len(leaves) > 1 else None, eps)
     return [y, *torch.autograd.grad(y, leaves, slope.cpu().double())]
 
 
