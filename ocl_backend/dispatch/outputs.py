@@ -68,7 +68,7 @@ def elementwise_strides(shape: tuple[int, ...], operands: Iterable[Tensor]) -> t
 def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[Tensor]) -> Tensor:
     """Return `out` with a shape; where it had another, it lies as a new result does.
 
-    `torch.abs` and the like are made of an empty tensor and their `out=` form.
+    torch makes `angle` and the like of an empty tensor and their `out=` form.
 
     Args:
         out: to be written.

@@ -25,7 +25,9 @@ enum Kind : int32_t { kBuffer = 0, kInt = 1, kLong = 2, kFloat = 3, kConstBuffer
 
 bool is_buffer(int32_t kind) { return kind == kBuffer || kind == kConstBuffer; }
 
-constexpr int kSharingRuns = 2;  // that a launch makes with a kernel which others use, too
+// Runs that a launch makes with a kernel which others use, too. Where sizes vary, thousands of
+// launches run a few times each; kernels of their own would be most of a program's memory.
+constexpr int kSharingRuns = 16;
 
 // A kernel of a program. Launches of many sizes share it: each sets the arguments that it has
 // otherwise than the launch before it. One that runs again and again gets a kernel of its own,
