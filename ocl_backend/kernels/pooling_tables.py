@@ -1,7 +1,7 @@
 """Pooling by tables that say where each window begins and ends: any windows, up to 3 dimensions.
 
-Maxima of windows, and their gradient. Those in two dimensions have kernels of their own, in
-`pooling_2d`; means are sums along axes, `axis_sums`.
+Maxima of windows, their gradient, and means of integers. Maxima in two dimensions have kernels of
+their own, in `pooling_2d`; means of floats are sums along axes, `axis_sums`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ MAXIMUM = (
     + "const T result = where < 0 ? (T)(%s) : best;\n"
 )
 """A window of dilated items may have padding alone: it has the lowest number, which lay nowhere."""
+MEAN = "T sum = 0;\n" + LOOPS % "sum += value;" + "const T result = sum / count;\n"
 
 BOUNDS = tuple(f"{end}_{dim}" for dim in "dhw" for end in ("first", "last"))
 NUMBERS = ("plane_items", "row_items", "dilation_d", "dilation_h", "dilation_w")
@@ -96,6 +97,27 @@ def largest(x: Tensor, windows: Windows, out: Tensor, indices: Tensor) -> None:
     maxima(source, bounds, windows, values, where)
     written(out, values)
     written(indices, where)
+
+
+def average_of_integers(x: Tensor, windows: Windows, out: Tensor, divisor: int = 0) -> None:
+    """Write the means of windows along a tensor's last dimensions, towards zero.
+
+    Args:
+        x: integers [..., *sizes], a size for each of `windows`.
+        windows: one to three.
+        out: [..., *windows]; written.
+        divisor: of the sums; 0: the window's items.
+    """
+    if not out.numel():
+        return
+    rank, windows = len(windows), three(windows)
+    source, means = volume(x, rank), volume(out, rank)
+    sizes = tuple(source.shape[1:]), tuple(means.shape[1:])
+    bounds, count = tables(x.device, windows, *sizes, divisor)
+    result = Operand("out", x.dtype, "output", "", "result")
+    kernel = _kernel(x.dtype, "mean", MEAN, Operand("count"), result)
+    _launch(kernel, source, bounds, windows, count, means)
+    written(out, means)
 
 
 def scattered(grad: Tensor, indices: Tensor, rank: int, grad_x: Tensor) -> Tensor:

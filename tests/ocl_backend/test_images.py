@@ -122,3 +122,12 @@ def test_group_norm(device: Any, last: bool) -> None:
     x = torch.randn(3, 12, 7, 9)
     form = torch.channels_last if last else torch.contiguous_format
     check_module(device, nn.GroupNorm(4, 12), x.contiguous(memory_format=form), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_means_of_integers_are_cut_towards_zero(device: Any, rank: int) -> None:
+    pools: tuple[Any, ...] = functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d
+    x = torch.randint(-100, 100, (2, 3, 9, 8, 7)[: 2 + rank])
+    for more in ({}, {"padding": 1, "count_include_pad": False}, {"stride": 2, "ceil_mode": True}):
+        theirs = pools[rank - 1](x, 3, **more)
+        assert torch.equal(pools[rank - 1](x.to(place(device)), 3, **more).cpu(), theirs)

@@ -20,6 +20,7 @@ from ocl_backend.kernels.max_pool_rows import max_rows, max_rows_backward
 from ocl_backend.kernels.memory_formats import arranged, in_pixels, like_image
 from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
+    average_of_integers,
     largest,
     maxima,
     scattered,
@@ -117,7 +118,9 @@ def avg_pool_out(
     """Write the means of x's last `rank` dimensions to `out`."""
     windows = regular(rank, kernel_size, stride, padding, count_pad=count_include_pad)
     sized(out, _pooled(x, windows, ceil_mode), x.dtype)
-    if rank == 2 and not _takes_axes(x, out):
+    if not x.is_floating_point():
+        average_of_integers(x, windows, out, divisor_override or 0)
+    elif rank == 2 and not _takes_axes(x, out):
         pool("avg", x, (out,), windows, divisor_override or 0)
     else:
         axis_sums(x, _means(windows, x.shape, out.shape, divisor_override), out)
