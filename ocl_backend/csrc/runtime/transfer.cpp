@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <vector>
@@ -62,11 +61,25 @@ void reap(Staging& staging) {
 
 Location at(int64_t address) { return locate(reinterpret_cast<const void*>(address)); }
 
+// A transfer whose words are addresses. It waits behind launches that wait for their programs.
+struct Transfer : Prepared {
+  Transfer(c10::DeviceIndex on, size_t size, size_t addresses) : bytes(size), device(on) {
+    is_address.assign(addresses, true);
+  }
+  int enqueue(const int64_t* words) final {
+    return has_deferred(device) ? defer(device, *this, words, is_address.size()) : run(words);
+  }
+
+  const size_t bytes;
+  const c10::DeviceIndex device;
+};
+
 // A staged write; its word is where to.
-struct Write final : Prepared {
-  int enqueue(const int64_t* words) override {
+struct Write final : Transfer {
+  Write(c10::DeviceIndex on, size_t size, std::shared_ptr<char[]> from)
+      : Transfer(on, size, 1), source(std::move(from)) {}
+  int run(const int64_t* words) override {
     const Location to = at(words[0]);
-    device = to.block->device;
     Resolved resolved;
     resolved.add(to, int64_t(to.offset), true);
     return hand_over(device, *this, resolved, true);
@@ -74,9 +87,7 @@ struct Write final : Prepared {
   int submit(const int64_t* resolved) override;
   const char* label() const override { return kHostToDevice; }
 
-  std::shared_ptr<char[]> source;  // a graph writes it again and again
-  size_t bytes = 0;
-  c10::DeviceIndex device = 0;
+  const std::shared_ptr<char[]> source;  // a graph writes it again and again
 };
 
 int Write::submit(const int64_t* resolved) try {
@@ -98,11 +109,8 @@ int Write::submit(const int64_t* resolved) try {
 }
 
 // A copy within a device; its words are where to, and from.
-struct Copy final : Prepared {
-  Copy(c10::DeviceIndex on, size_t size) : bytes(size), device(on) { is_address = {true, true}; }
-  int enqueue(const int64_t* words) override {
-    return has_deferred(device) ? defer(device, *this, words, is_address.size()) : run(words);
-  }
+struct Copy final : Transfer {
+  Copy(c10::DeviceIndex on, size_t size) : Transfer(on, size, 2) {}
   int run(const int64_t* words) override {
     const Location to = at(words[0]), from = at(words[1]);
     Resolved resolved;
@@ -112,9 +120,6 @@ struct Copy final : Prepared {
   }
   int submit(const int64_t* resolved) override;
   const char* label() const override { return kWithinDevice; }
-
-  const size_t bytes;
-  const c10::DeviceIndex device;
 };
 
 int Copy::submit(const int64_t* resolved) try {
@@ -150,19 +155,15 @@ bool is_held(c10::DeviceIndex device, size_t bytes) {
 
 // Copies what is written first, so that the caller goes on.
 void write_staged(const Location& to, void* target, const void* source, size_t bytes) {
-  const auto staged = std::make_shared<Write>();
   held_bytes += bytes;
-  staged->source = std::shared_ptr<char[]>(new char[bytes], [bytes](const char* copied) {
+  const std::shared_ptr<char[]> copied(new char[bytes], [bytes](const char* held) {
     held_bytes -= bytes;
-    delete[] copied;
+    delete[] held;
   });
-  staged->bytes = bytes;
-  std::memcpy(staged->source.get(), source, bytes);
+  std::memcpy(copied.get(), source, bytes);
+  const auto staged = std::make_shared<Write>(to.block->device, bytes, copied);
   const int64_t words[] = {reinterpret_cast<int64_t>(target)};
-  const c10::DeviceIndex device = to.block->device;
-  const int status = has_deferred(device) ? defer(device, *staged, words, std::size(words))
-                                          : staged->enqueue(words);
-  if (status) raise(status);
+  if (const int status = staged->enqueue(words)) raise(status);
 }
 
 bool is_bulk(const Device& device, const void* host, size_t bytes) {

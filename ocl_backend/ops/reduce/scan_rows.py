@@ -15,16 +15,12 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.row_blocks import BLOCK, GROUP, SHARE, fit, places
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
-GROUP = 256
-"""Work-items of a group."""
-SHARE = 8
-"""Items of a work-item: they lie in its registers."""
-BLOCK = GROUP * SHARE
 STORED = {"float": torch.float32, "double": torch.float64, "long": torch.int64, "int": torch.int32}
 """How totals are kept, by the type that is computed with; narrower integers as themselves."""
 
@@ -38,9 +34,8 @@ class Scan(NamedTuple):
 
 
 def serves(limits: Limits) -> bool:
-    """Say whether groups scan rows on a device: a processor's work-items walk them."""
-    room = limits.local_bytes >= 8 * BLOCK + 16 * GROUP
-    return limits.kind != "cpu" and limits.max_work_group >= GROUP and room
+    """Say whether groups scan rows on a device."""
+    return fit(limits, 8 * BLOCK + 16 * GROUP)
 
 
 def scan_rows(scan: Scan, x: Tensor, results: Tensor, where: Tensor | None = None) -> None:
@@ -54,10 +49,9 @@ def scan_rows(scan: Scan, x: Tensor, results: Tensor, where: Tensor | None = Non
     """
     rows, size = x.shape
     tiles = ceil_div(size, BLOCK)
-    padded = BLOCK if tiles > 1 else max(SHARE, 1 << (size - 1).bit_length())
     carried = _carried(scan, x, results.dtype, where is not None, tiles) if tiles > 1 else None
     kind = "scan" if carried is None else "carry"
-    numbers = rows, size, padded, tiles
+    numbers = rows, size, places(size), tiles
     launch = _prepared(x.get_device(), scan, x.dtype, results.dtype, kind, numbers)
     _run(launch, x, results, where, *(carried or ()))
 
@@ -69,16 +63,16 @@ def _carried(
     rows, size = x.shape
     value = dtype_of(dtype).value
     totals = torch.empty((rows, tiles), dtype=STORED.get(value, dtype), device=x.device)
-    places = torch.empty_like(totals, dtype=torch.int64) if has_places else None
+    where = torch.empty_like(totals, dtype=torch.int64) if has_places else None
     numbers = rows, size, BLOCK, tiles
-    _run(_prepared(x.get_device(), scan, x.dtype, dtype, "totals", numbers), x, totals, places)
+    _run(_prepared(x.get_device(), scan, x.dtype, dtype, "totals", numbers), x, totals, where)
     scanned = torch.empty_like(totals)
-    if places is None:
+    if where is None:
         scan_rows(scan, totals, scanned)
         return scanned, None
-    of_totals = torch.empty_like(places)
+    of_totals = torch.empty_like(where)
     scan_rows(scan, totals, scanned, of_totals)
-    return scanned, places.gather(1, of_totals)
+    return scanned, where.gather(1, of_totals)
 
 
 def _run(launch: KernelLaunch, *tensors: Tensor | None) -> None:

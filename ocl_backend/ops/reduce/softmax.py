@@ -70,13 +70,7 @@ def _logsumexp(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     largest = amax(x, dims, True)
     total = reduce(FINITE_SUM_EXP, x, dims, True, _wide(x.dtype), center=largest)
     out = torch.empty_like(largest)
-    operands = (
-        Operand("largest", x.dtype),
-        Operand("total", total.dtype),
-        Operand("out", x.dtype, "output"),
-    )
-    value = "double" if x.dtype is torch.float64 else "float"
-    kernel = Kernel("logsumexp", value, operands, f"const T out = {FINISH['logsumexp']};")
+    kernel = _kernel("logsumexp", ("largest", "total"), out, largest, total)
     launch(kernel, out.shape, (largest, total, out))
     return out
 
@@ -97,8 +91,8 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     else:
         largest = amax(x, (dim,), True)
         total = reduce(SUM_EXP, x, (dim,), True, wide, center=largest)
-        launch(_kernel(name, "self", "largest", out, x, largest, total), x.shape,
-               (x, largest, total, out))  # fmt: skip
+        kernel = _kernel(name, ("self", "largest", "total"), out, x, largest, total)
+        launch(kernel, x.shape, (x, largest, total, out))
     return out
 
 
@@ -113,13 +107,12 @@ def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
         softmax_rows.run(rows, "bwd", logarithm, grad.contiguous(), output, out)
     else:
         total = reduce(SUM, grad if logarithm else grad * output, (dim,), True, wide)
-        launch(_kernel(name, "grad_output", "output", out, grad, output, total), out.shape,
-               (grad, output, total, out))  # fmt: skip
+        kernel = _kernel(name, ("grad_output", "output", "total"), out, grad, output, total)
+        launch(kernel, out.shape, (grad, output, total, out))
     return out
 
 
-def _kernel(name: str, first: str, second: str, out: Tensor, *inputs: Tensor) -> Kernel:
-    names = (first, second, "total")
+def _kernel(name: str, names: Sequence[str], out: Tensor, *inputs: Tensor) -> Kernel:
     return Kernel(
         name,
         "double" if out.dtype is torch.float64 else "float",

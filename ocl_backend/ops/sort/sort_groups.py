@@ -14,16 +14,12 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.row_blocks import BLOCK, GROUP, SHARE, fit, places
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
-GROUP = 256
-"""Work-items of a group."""
-SHARE = 8
-"""Items of a work-item: they lie in its registers."""
-BLOCK = GROUP * SHARE
 MOST_BYTES = 12
 """Local memory of an item, at most: a key of 8 bytes and a position."""
 MOST_ITEMS = 2**31 - 1
@@ -31,9 +27,8 @@ MOST_ITEMS = 2**31 - 1
 
 
 def serves(limits: Limits, size: int) -> bool:
-    """Say whether groups sort rows of `size` items on a device: a processor's work-items do not."""
-    room = limits.local_bytes >= BLOCK * MOST_BYTES + 8
-    return limits.kind != "cpu" and limits.max_work_group >= GROUP and room and size <= MOST_ITEMS
+    """Say whether groups sort rows of `size` items on a device."""
+    return size <= MOST_ITEMS and fit(limits, BLOCK * MOST_BYTES + 8)
 
 
 def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
@@ -71,28 +66,25 @@ def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
         descending: the order.
     """
     count, size = rows.shape
-    device, dtype, block = rows.get_device(), rows.dtype, BLOCK
+    device, dtype = rows.get_device(), rows.dtype
     wide, narrow = torch.int64, torch.int32
     keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=wide)
-    if size <= block:
-        padded = max(SHARE, 1 << (size - 1).bit_length())
-        launch = _prepared(device, "blocks", dtype, descending, wide, count, size, padded, 1)
+    if size <= BLOCK:
+        launch = _prepared(device, "blocks", dtype, descending, wide, count, size, places(size), 1)
         launch(rows.data_ptr(), keys.data_ptr(), order.data_ptr())
         return keys, order
-    blocks = ceil_div(size, block)
-    launch = _prepared(device, "blocks", dtype, descending, narrow, count, size, block, blocks)
-    runs, places = torch.empty_like(rows), torch.empty_like(rows, dtype=narrow)
-    launch(rows.data_ptr(), runs.data_ptr(), places.data_ptr())
-    spare = (
-        (torch.empty_like(runs), torch.empty_like(places)) if size > 2 * block else (keys, order)
-    )
-    length = block
+    blocks = ceil_div(size, BLOCK)
+    launch = _prepared(device, "blocks", dtype, descending, narrow, count, size, BLOCK, blocks)
+    runs, found = torch.empty_like(rows), torch.empty_like(rows, dtype=narrow)
+    launch(rows.data_ptr(), runs.data_ptr(), found.data_ptr())
+    spare = (torch.empty_like(runs), torch.empty_like(found)) if size > 2 * BLOCK else (keys, order)
+    length = BLOCK
     while length < size:
         is_last = 2 * length >= size
         made, kind = ((keys, order), wide) if is_last else (spare, narrow)
         launch = _prepared(device, "tiles", dtype, descending, kind, count, size, length, blocks)
-        launch(*(part.data_ptr() for part in (runs, places, *made)))
-        (runs, places), spare = made, (runs, places)
+        launch(*(part.data_ptr() for part in (runs, found, *made)))
+        (runs, found), spare = made, (runs, found)
         length *= 2
     return keys, order
 
