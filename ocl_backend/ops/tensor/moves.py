@@ -33,10 +33,12 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).view(x.shape)
     cuts = [0] * x.dim()
+    if not x.numel():
+        return x.clone()
     for shift, dim in zip(shifts, dims, strict=True):
         cuts[dim] = (cuts[dim] - shift) % max(x.shape[dim], 1)
     moved = tuple(axis for axis, cut in enumerate(cuts) if cut)
-    if not moved or not x.numel():
+    if not moved:
         return x.clone()
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=common_format([x]))
     numbers = [
