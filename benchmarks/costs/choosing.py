@@ -5,7 +5,7 @@
 The problems of a table are chosen for as dispatch does, by the package's records, guesses and
 model, for the device that the table is of: none has to be there. The process is warm, each problem
 is new to it, since what families keep of problems is forgotten before each choice, and the least of
-the rounds counts, in time of the thread.
+the rounds counts, in time of the thread. The shim walks the model's trees, as it does at dispatch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from statistics import median
 from time import thread_time
 from typing import Any
 
+from ocl_backend.dispatch import walked
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
@@ -52,6 +53,7 @@ def costs(
         problems: each is chosen for in every round.
         rounds: of which the least time counts.
     """
+    walked.register()
     chooser = Chooser(None, info, limits)
     offered = {problem: list(guesses(problem, limits)) for problem in problems}
     asked: tuple[Callable[[Problem], object], ...] = (
