@@ -19,6 +19,7 @@ from time import thread_time
 from typing import Any
 
 from ocl_backend.dispatch import walked
+from oclgen.family import outlined
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
@@ -90,4 +91,4 @@ def _kept() -> list[Any]:
         for one in vars(module).values()
         if hasattr(one, "cache_parameters") and one.cache_parameters()["maxsize"]
     }
-    return [*found.values(), amounts_of, product_of]
+    return [*found.values(), outlined, amounts_of, product_of]
