@@ -29,6 +29,18 @@ const long end = bag + 1 < starts ? clamp(LOAD_offsets(bag + 1), begin, count) :
 const long last = min(first + PIECE, columns);
 long c = first;
 """
+NOTED = """\
+if (c == 0) {
+    const long last_index = bag + 1 < bags ? end : count;  // what is behind all bags is of the last
+    for (long j = begin; j < last_index; ++j)
+        STORE_numbers(j, bag);
+}
+"""
+"""What the gradient needs: the bag of each index. `COUNTED` stores how many of a bag count."""
+COUNTED = """\
+    if (c == 0)
+        STORE_sizes(bag, counted);
+"""
 PASS = """\
 for (; c + {items} <= last; c += {items}) {{
     {kind} sum[{parts}];
@@ -50,7 +62,7 @@ for (; c + {items} <= last; c += {items}) {{
         const {kind} value = sum[k]{mean};
         {store}(bag * columns + c + k * {width}, value){end}
     }}
-}}
+{counted}}}
 """
 
 
