@@ -51,6 +51,7 @@ MODULES = (
     "image.grid_sample",
     "image.upsampling",
     "image.padding",
+    "image.unfolding",
     "norm.batch_norm",
     "norm.sync_batch_norm",
     "norm.layer_norm",

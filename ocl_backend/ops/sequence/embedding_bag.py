@@ -38,12 +38,15 @@ def embedding_bag(
     del scale_grad_by_freq, sparse
     bags = len(offsets) - include_last_offset
     plain = mode != MAX and weight.is_floating_point() and are_worth_it(weight, indices, bags)
-    bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
-    if plain:
+    if plain and bags and weight.shape[1]:
+        bag = torch.empty(len(indices), dtype=offsets.dtype, device=indices.device)
+        sizes = torch.empty(bags, dtype=torch.int64, device=indices.device)
         out = sum_bags(
-            weight, indices, offsets, bags, mode == MEAN, per_sample_weights, padding_idx
+            weight, indices, offsets, bags, mode == MEAN, per_sample_weights, padding_idx,
+            (bag, sizes),
         )  # fmt: skip
         return out, bag, sizes, sizes.new_empty(0)
+    bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
     rows = index_select(weight, 0, indices, operator="embedding_bag")
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
