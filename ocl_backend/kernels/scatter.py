@@ -18,6 +18,7 @@ from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
+from ocl_backend.kernels.gathered_columns import read_columns
 from ocl_backend.kernels.gathered_rows import read_rows
 from ocl_backend.kernels.owned_scatter import combine_owned
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
@@ -65,7 +66,7 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
     """
     places = locate(source)
     places.check()
-    if read_rows(source, places, out):
+    if read_rows(source, places, out) or read_columns(source, places, out):
         return out
     kernel = Kernel(
         "gather",
