@@ -22,6 +22,7 @@ MODULES = (
     "math.masking",
     "math.pairs",
     "math.complex",
+    "math.single_launches",
     "linear.fft",
     "reduce.reductions",
     "reduce.variances",
