@@ -23,13 +23,15 @@ from oclgen.render import rendered
 
 MOST_BYTES = 12
 """Local memory of an item, at most: a key of 8 bytes and a position."""
+ROOM = BLOCK + BLOCK // 32 + 1
+"""Places of a block in local memory."""
 MOST_ITEMS = 2**31 - 1
 """Of a row: positions are int."""
 
 
 def serves(limits: Limits, size: int) -> bool:
     """Say whether groups sort rows of `size` items on a device."""
-    return size <= MOST_ITEMS and fit(limits, BLOCK * MOST_BYTES + 8)
+    return size <= MOST_ITEMS and fit(limits, ROOM * MOST_BYTES + 8)
 
 
 def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
