@@ -68,7 +68,7 @@ CHOSEN: dict[str, Callable[[Tensor], Any]] = {
     "quantile": lambda x: torch.quantile(x.float(), 0.3, -1),
     "aminmax": lambda x: torch.aminmax(x, dim=-1)[0],
     "renorm": lambda x: torch.renorm(x, 2, 0, 1.0),
-    "cov": lambda x: torch.cov(x[:64].float()),
+    "cov": lambda x: torch.cov(x.reshape(-1, x.shape[-1])[:64].float()),
     "std_mean": lambda x: torch.std_mean(x, -1)[0],
     "trapezoid": torch.trapezoid,
 }

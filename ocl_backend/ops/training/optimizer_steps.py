@@ -1,9 +1,10 @@
-"""Steps of RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam and Rprop: many parameters in a launch.
+"""Steps of torch.optim's optimizers: many parameters in a launch.
 
 torch.optim makes them of some ten operators of lists, each of which costs the host a walk through
 all parameters. Here torch's functions are replaced by one kernel of `tensor_lists` where the device
 is ocl. Arithmetic is in fp32 and rounded once, so that states in 16 bits lose less. `optim` has the
-fused steps of SGD, Adam and AdamW, which torch has operators for.
+fused steps of SGD, Adam and AdamW, which torch has operators for; here are those that a program
+asked not to be fused.
 """
 
 from __future__ import annotations
@@ -105,6 +106,33 @@ def _momentum(o: Options, step: float) -> float:
     return beta1 * (1 - 0.5 * 0.96 ** (step * o["momentum_decay"]))
 
 
+def _adam(o: Options) -> str:
+    largest = "const T new_v_max = fmax(v_max, new_v);\n" if o["amsgrad"] else ""
+    of = "new_v_max" if o["amsgrad"] else "new_v"
+    return f"{MOMENTS}{largest}const T new_p = p - new_m * rate / (sqrt({of}) * unbias + eps);"
+
+
+def _adam_numbers(o: Options, step: float, product: float) -> Numbers:
+    del product
+    return {
+        "unbias": 1 / sqrt(1 - o["beta2"] ** step), "eps": o["eps"],
+        "rate": float(o["lr"]) / (1 - o["beta1"] ** step), **_moments(o),
+    }  # fmt: skip
+
+
+def _sgd(o: Options) -> str:
+    if not o["momentum"]:
+        return "const T new_p = p - g * lr;"
+    moved = "g + new_m * momentum" if o["nesterov"] else "new_m"
+    return f"const T new_m = m * momentum + g * rest;\nconst T new_p = p - ({moved}) * lr;"
+
+
+def _sgd_numbers(o: Options, step: float, product: float) -> Numbers:
+    del step, product
+    some = {"momentum": o["momentum"], "rest": 1 - o["dampening"]} if o["momentum"] else {}
+    return {"lr": float(o["lr"]), **some}
+
+
 def _radam(o: Options) -> str:
     return f"""\
 {MOMENTS}const T new_p = p - new_m * (plain + adapted / (sqrt(new_v) + eps));"""
@@ -140,6 +168,8 @@ def _rprop_numbers(o: Options, step: float, product: float) -> Numbers:
 
 
 METHODS = {
+    "sgd": Method(("m",), _sgd, _sgd_numbers),
+    "adam": Method(("m", "v", "v_max", "step"), _adam, _adam_numbers),
     "rmsprop": Method(
         ("v", "mean", "m", "step"), _rmsprop,
         lambda o, step, product: {
@@ -171,6 +201,8 @@ METHODS = {
     "rprop": Method(("before", "size_of", "step"), _rprop, _rprop_numbers),
 }  # fmt: skip
 """By torch's name of the module."""
+FLAGS = "maximize", "centered", "momentum", "nesterov", "amsgrad"
+"""Options that decide a formula."""
 BY_VALUE = "step", "product"
 """Lists of single numbers, which stay on the CPU."""
 ELSEWHERE = "differentiable", "capturable", "has_complex", "has_sparse_grad"
@@ -198,11 +230,16 @@ def _in_place_of(own: Callable[..., None], name: str, method: Method) -> Callabl
             own(params, grads, *lists, **options)
             return
         tensors = {"p": params, "grad": grads}
-        tensors |= {name: s for name, s in states.items() if s and name not in BY_VALUE}
+        tensors |= {name: s for name, s in states.items() if _has_items(s, name)}
         if not _advance(name, tensors, states, options):
             own(params, grads, *lists, **options)
 
     return step
+
+
+def _has_items(states: Sequence[Tensor | None], name: str) -> bool:
+    """Say whether a kernel reads a list: SGD without momentum has one of None."""
+    return name not in BY_VALUE and len(states) > 0 and states[0] is not None
 
 
 def _is_served(
@@ -214,6 +251,10 @@ def _is_served(
         return False
     if options.get("grad_scale") is not None or options.get("found_inf") is not None:
         return False
+    if any(isinstance(value, Tensor) for name, value in options.items() if name != "lr"):
+        return False
+    if options.get("momentum") and any(m is None for m in states.get("m", ())):
+        return False  # the first step of SGD makes them
     if not all(type(p) in (Tensor, torch.nn.Parameter) and p.device.type == "ocl" for p in params):
         return False
     if not all(type(g) is Tensor and g.layout is torch.strided for g in grads):
@@ -237,8 +278,9 @@ def _advance(
         if dtype not in FLOATS or not are_alike(lists, device, [dtype] * len(lists)):
             return False
     steps, products = states.get("step", ()), states.get("product", ())
-    torch._foreach_add_([*steps], torch.tensor(1.0), alpha=1.0)
-    numbers = [step.item() for step in steps]
+    if steps:
+        torch._foreach_add_([*steps], torch.tensor(1.0), alpha=1.0)
+    numbers = [step.item() for step in steps] or [0.0] * len(tensors["p"])
     if products:
         torch._foreach_mul_([*products], [_momentum(options, step) for step in numbers])
     values = [product.item() for product in products] or [0.0] * len(numbers)
@@ -263,7 +305,7 @@ def _launch(
         numbers["shrink"] = 1 - lr * decay
     elif decay:
         numbers["decay"] = decay
-    flags = tuple((flag, options.get(flag, 0) > 0) for flag in ("maximize", "centered", "momentum"))
+    flags = tuple((flag, options.get(flag, 0) > 0) for flag in FLAGS)
     kernel = _kernel(name, dtype, tuple(rows), tuple(numbers), flags)
     shared = {label: encode(kernel.value, number) for label, number in numbers.items()}
     columns = [[tensor.data_ptr() for tensor in some] for some in rows.values()]
