@@ -20,7 +20,7 @@ from ocl_backend.ops.norm import nested_layer_norm, rms_norm
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
-from ocl_backend.ops.training import optim
+from ocl_backend.ops.training import optim, optimizer_steps
 from ocl_backend.runtime import compiling, devices, generators, idle, memory, pending, shim, streams
 from ocl_backend.vision import operators
 
@@ -47,6 +47,7 @@ def _open() -> None:
     attention.describe()
     sharding.register()
     optim.prefer_fused()
+    optimizer_steps.replace()
     atexit.register(_settle)
     if (count := devices.device_count()) and shim.is_of_these_sources():
         ocl_autoload.remember(shim.path(), compiling.sources(), count)

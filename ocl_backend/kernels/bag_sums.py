@@ -41,6 +41,18 @@ const long end = bag + 1 < starts ? clamp(LOAD_offsets(bag + 1), begin, count) :
 const long last = min(first + PIECE, columns);
 long c = first;
 """
+NOTED = """\
+if (c == 0) {
+    const long last_index = bag + 1 < bags ? end : count;  // what is behind all bags is of the last
+    for (long j = begin; j < last_index; ++j)
+        STORE_numbers(j, bag);
+}
+"""
+"""What the gradient needs: the bag of each index. `COUNTED` stores how many of a bag count."""
+COUNTED = """\
+    if (c == 0)
+        STORE_sizes(bag, counted);
+"""
 PASS = """\
 for (; c + {items} <= last; c += {items}) {{
     {kind} sum[{parts}];
@@ -62,7 +74,7 @@ for (; c + {items} <= last; c += {items}) {{
         const {kind} value = sum[k]{mean};
         {store}(bag * columns + c + k * {width}, value){end}
     }}
-}}
+{counted}}}
 """
 
 
@@ -80,7 +92,7 @@ def are_worth_it(weight: Tensor, indices: Tensor, bags: int) -> bool:
 
 def sum_bags(
     weight: Tensor, indices: Tensor, offsets: Tensor, bags: int, mean: bool,
-    factors: Tensor | None, padding: int,
+    factors: Tensor | None, padding: int, noted: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the sums, or means, of the rows of each bag: [bags, features].
 
@@ -92,6 +104,7 @@ def sum_bags(
         mean: whether sums are divided by how many rows a bag has without padding.
         factors: of each index, in the dtype of `weight`.
         padding: the index that counts for nothing; -1: none.
+        noted: take the bag of each index, and how many of each bag count; where there are sums.
     """
     check_index("embedding_bag", indices)
     columns = weight.shape[1]
@@ -110,12 +123,13 @@ def sum_bags(
     given: list[Tensor | float] = [
         weight, indices.contiguous(), *places.numbers, faults.record(device),
         offsets.contiguous(), *kept, out, columns, indices.numel(), len(offsets), padding,
-        weight.stride(1),
+        weight.stride(1), *(noted or ()), *([bags] if noted else []),
     ]  # fmt: skip
-    still = dict.fromkeys(("weight", "index_0", "faults", "offsets", "factors", "out"), (0, 0))
+    names = "weight", "index_0", "faults", "offsets", "factors", "out", "numbers", "sizes"
+    still = dict.fromkeys(names, (0, 0))
     dtypes = weight.dtype, indices.dtype, offsets.dtype
     work = min(CHUNK, 1 << (min(columns, piece) * ceil_div(indices.numel(), bags)).bit_length())
-    kernel = _kernel(dtypes, factors is not None, mean, width, piece, work)
+    kernel = _kernel(dtypes, factors is not None, mean, width, piece, work, noted is not None)
     shape = bags, ceil_div(columns, piece)
     launch(kernel, shape, given, {**still, "bag": (1, 0), "first": (0, piece)})
     faults.check(device)
@@ -149,11 +163,11 @@ def _checking(offset: torch.dtype) -> Kernel:
 @cache
 def _kernel(
     dtypes: tuple[torch.dtype, ...], has_factors: bool, mean: bool, width: int, piece: int,
-    work: int,
+    work: int, notes: bool,
 ) -> Kernel:  # fmt: skip
     weight, index, offset = dtypes
     register = dtype_of(weight).value
-    body = BODY.replace("PIECE", str(piece))
+    body = BODY.replace("PIECE", str(piece)) + (NOTED if notes else "")
     for parts, wide in ((4, width), (1, width), (1, 1)) if width > 1 else ((1, 1),):
         many = "S" if wide > 1 else ""
         body += PASS.format(
@@ -161,8 +175,10 @@ def _kernel(
             load=f"LOAD{many}_weight", store=f"STORE{many}_out", end="" if many else ";",
             factor=" * LOAD_factors(j)" if has_factors else "",
             mean=f" / ({register})max(counted, 1L)" if mean else "",
+            counted=COUNTED if notes else "",
         )  # fmt: skip
     kept = [Operand("factors", weight, "address")] if has_factors else []
+    written = (("numbers", offset), ("sizes", torch.int64)) if notes else ()
     parameters: tuple[Operand | Scalar, ...] = (
         Operand("bag", role="position"),
         Operand("first", role="position"),
@@ -173,5 +189,7 @@ def _kernel(
         Operand("out", weight, "address", items=width, anywhere=True),
         *(Scalar(name, "long") for name in ("columns", "count", "starts", "padding")),
         Scalar("column_step", "long"),
+        *(Operand(name, dtype, "address", "long") for name, dtype in written),
+        *([Scalar("bags", "long")] if notes else []),
     )
     return Kernel("bag_sums", register, parameters, body, PLACE, scalar_only=True, work=work)

@@ -16,8 +16,10 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
+from ocl_backend.kernels.added_rows import add_rows, are_faster
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
+from ocl_backend.kernels.gathered_columns import read_columns
 from ocl_backend.kernels.gathered_rows import read_rows
 from ocl_backend.kernels.owned_scatter import combine_owned
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
@@ -65,7 +67,7 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
     """
     places = locate(source)
     places.check()
-    if read_rows(source, places, out):
+    if read_rows(source, places, out) or read_columns(source, places, out):
         return out
     kernel = Kernel(
         "gather",
@@ -124,6 +126,8 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     if in_order or (combine != "assign" and not has_atomics(target)):
         combine_in_order(target, _items(places), value, formula)
         return
+    if combine == "add" and add_rows(target, places, value):
+        return
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
@@ -136,6 +140,8 @@ def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> boo
     places = locate(target)
     places.check()
     _check_apart(places.operator, target)
+    if not is_wanted(target, "add") and are_faster(target, places, value):
+        return False
     return add_by_tables(target, places, value)
 
 

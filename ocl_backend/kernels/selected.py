@@ -1,4 +1,6 @@
-"""Positions of items that are not zero, and items at such positions, on processors.
+"""Positions of items that are not zero, and items at such positions.
+
+What follows is for processors; groups of GPUs select in `selected_groups`.
 
 Stretches of the items are counted, the counts are added up, and each work-item lists its stretch's
 positions and writes what stands there: items are read twice, and no number is kept of each.
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import selected_groups
 from ocl_backend.kernels.dimensions import contiguous_strides
 from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.gathered_rows import BITS
@@ -49,8 +52,14 @@ EACH = """\
 
 
 def are_selected(x: Tensor) -> bool:
-    """Whether these kernels serve a tensor: on processors, of dtypes that compare with 0."""
-    return are_possible(devices()[x.get_device()].limits) and not x.is_complex()
+    """Whether these kernels serve a tensor: its items compare with 0 and are moved as bits."""
+    limits = devices()[x.get_device()].limits
+    is_simple = not x.is_complex() and x.itemsize in BITS
+    return is_simple and (are_possible(limits) or selected_groups.serve(limits))
+
+
+def _have_groups(x: Tensor) -> bool:
+    return selected_groups.serve(devices()[x.get_device()].limits)
 
 
 def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
@@ -63,6 +72,8 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
     Returns:
         [len(shape), count] int64; waits for the count.
     """
+    if _have_groups(mask):
+        return selected_groups.select(mask, "nonzero", shape=shape).positions
     flat = mask.reshape(-1).contiguous()
     before, many = _counted(flat)
     out = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
@@ -75,7 +86,10 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def items(x: Tensor, mask: Tensor) -> Tensor:
-    """Return the items of x, contiguous, where `mask`, of its shape, is not zero."""
+    """Return the items of x where `mask`, of its shape, is not zero."""
+    if _have_groups(mask) and (kept := selected_groups.select(mask, "nonzero", x).items) is not None:
+        return kept
+    x = x.contiguous()
     flat = mask.reshape(-1).contiguous()
     before, many = _counted(flat)
     out = torch.empty(many, dtype=x.dtype, device=x.device)

@@ -24,6 +24,7 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "mma": np.full(32, 4 * (16 + 16 + 8), np.float32),
     "wgmma": np.full(128, 4 * 16, np.float32),
     "tma": np.full(32, 8 + 1, np.float32),
+    "add_vectors": np.tile(np.arange(1, 5, dtype=np.float32), 8),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
     TILES: np.full(256, 16.0, np.float32),
     HALF_TILES: np.full(256, 16 * 1.875**2, np.float32),
@@ -38,7 +39,8 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     },
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
-elements of C, each the sum of as many ones as k is long; one more than the ones in a box;
+elements of C, each the sum of as many ones as k is long; one more than the ones in a box; vectors of
+0 to 3 with one added;
 the sums of 16 pairs of ones, or of 16 products of tiles, where ones are 1.875 in fp16; of each
 dtype how many sums of a fragment are right; five more than the products of signed bytes,
 (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1; or how many lanes and words are right."""
@@ -64,7 +66,7 @@ _EXTENSIONS = {
 """How the name of an extension begins that a compiler shows which may know the instruction; else
 it is NVIDIA's: a compiler of others may die of inline PTX."""
 _TARGETS = {"wgmma": "sm_90a", "tma": "sm_90a"}
-_WORK_ITEMS = dict.fromkeys(FATAL, 1)
+_WORK_ITEMS = {"add_vectors": 8} | dict.fromkeys(FATAL, 1)
 """Work-items of a probe; else as many as its answer is long."""
 
 

@@ -8,7 +8,13 @@ from math import prod
 from random import Random
 
 from benchmarks.tasks.draw import log_uniform
-from benchmarks.tasks.operators import arithmetic, at_places, in_training, on_images
+from benchmarks.tasks.operators import (
+    arithmetic,
+    at_places,
+    in_training,
+    less_common,
+    on_images,
+)
 from benchmarks.tasks.operators.case import LAYOUTS, Kind, Operator
 from benchmarks.tasks.sweep import KIND
 from benchmarks.tasks.task import Task
@@ -20,6 +26,7 @@ KINDS: dict[str, Kind] = {
     **on_images.KINDS,
     **at_places.KINDS,
     **in_training.KINDS,
+    **less_common.KINDS,
 }
 MOST = {"cpu": 2**22, "gpu": 2**26, "other": 2**22}
 """Elements of a first tensor, at most."""

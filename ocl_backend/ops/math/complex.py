@@ -1,7 +1,7 @@
 """Complex numbers: their parts, lazily conjugated tensors, and arithmetic by real kernels.
 
-A complex tensor is a real one with a last dimension of 2, so no kernel here knows complex numbers.
-What is not here runs on the CPU.
+A complex tensor is a real one with a last dimension of 2, so no kernel here knows complex numbers;
+what `complex_kernels` has is one launch. What is not here runs on the CPU.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import check_cast, into, resized_elementwise
 from ocl_backend.kernels.dimensions import broadcast_shapes
+from ocl_backend.ops.math.complex_kernels import computed
 
 Number = int | float | complex
 Part = Tensor | float
@@ -48,11 +49,19 @@ def complex_out(real: Tensor, imaginary: Tensor, *, out: Tensor) -> Tensor:
             f"{imaginary.dtype}; both must be floats of half its size"
         )
     shape = broadcast_shapes(real.shape, imaginary.shape)
-    return _filled(resized_elementwise(out, shape, (real, imaginary)), (real, imaginary))
+    out = resized_elementwise(out, shape, (real, imaginary))
+    if computed("complex", real, imaginary, out=out) is not None:
+        return out
+    return _filled(out, (real, imaginary))
 
 
 def polar_out(length: Tensor, angle: Tensor, *, out: Tensor) -> Tensor:
     """Write numbers of these lengths and angles, in radians, to `out`, a complex tensor."""
+    if length.dtype is angle.dtype and out.dtype is length.dtype.to_complex():
+        shape = broadcast_shapes(length.shape, angle.shape)
+        out = resized_elementwise(out, shape, (length, angle))
+        if computed("polar", length, angle, out=out) is not None:
+            return out
     return complex_out(length * angle.cos(), length * angle.sin(), out=out)
 
 
@@ -254,11 +263,36 @@ def _as_float(operand: Any, dtype: torch.dtype) -> Any:
     return operand.to(dtype.to_real())
 
 
+def is_alone(x: Tensor, others: Sequence[Any]) -> bool:
+    """Whether a kernel can write to complex x what it makes of x and others, which are no larger.
+
+    Args:
+        x: written in place.
+        others: operands; one may be x itself, else none shares its memory.
+    """
+    tensors = [each for each in others if isinstance(each, Tensor)]
+    fits = all(broadcast_shapes(x.shape, each.shape) == tuple(x.shape) for each in tensors)
+    memory = x.untyped_storage().data_ptr()
+    apart = all(each is x or each.untyped_storage().data_ptr() != memory for each in tensors)
+    return x.is_complex() and not x.is_conj() and not x.is_neg() and fits and apart
+
+
 def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """Return an operator's functional, in-place and out forms, of the overload `label`."""
     dot = f".{label}" if label else ""
 
+    def at_once(args: Sequence[Any], kwargs: dict[str, Any], out: Tensor | None) -> Tensor | None:
+        """Return what a kernel makes; None: parts are computed one by one."""
+        if not all(isinstance(x, Tensor) for x in args) or kwargs.get("alpha", 1) != 1:
+            return None
+        if kwargs.keys() - {"alpha"}:
+            return None
+        return computed(name, *args, out=out)
+
     def make(*args: Any, **kwargs: Any) -> Tensor:
+        made = at_once(args, kwargs, None)
+        if made is not None:
+            return made
         operands = args[:2]
         if len(operands) < 2 or isinstance(operands[1], str):
             return _made(function, *args, **kwargs)
@@ -267,6 +301,8 @@ def _forms(name: str, label: str, function: Callable[..., Any]) -> dict[str, Cal
         return _made(function, *floats, *args[2:], **kwargs).to(dtype)
 
     def in_place(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if is_alone(x, args) and at_once((x, *args), kwargs, x) is not None:
+            return x
         made = make(x, *args, **kwargs)
         check_cast(made.dtype, x.dtype)
         return x.copy_(made)

@@ -40,15 +40,16 @@ def embedding_bag(
     if not bags:
         return _without_bags(weight, indices, offsets)
     plain = mode != MAX and weight.is_floating_point() and are_worth_it(weight, indices, bags)
-    if plain:
+    if plain and weight.shape[1]:
+        bag = torch.empty(len(indices), dtype=offsets.dtype, device=indices.device)
+        sizes = torch.empty(bags, dtype=torch.int64, device=indices.device)
         out = sum_bags(
-            weight, indices, offsets, bags, mode == MEAN, per_sample_weights, padding_idx
+            weight, indices, offsets, bags, mode == MEAN, per_sample_weights, padding_idx,
+            (bag, sizes),
         )  # fmt: skip
-    else:
-        check_offsets(offsets, len(indices))
-    bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
-    if plain:
         return out, bag, sizes, sizes.new_empty(0)
+    check_offsets(offsets, len(indices))
+    bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
     rows = index_select(weight, 0, indices, operator="embedding_bag")
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
@@ -217,7 +218,26 @@ def embedding_dense_backward(
     return add_slices(torch.zeros_like(total, dtype=dtype), 0, flat, rows).to(grad.dtype)
 
 
+def embedding_renorm_(
+    weight: Tensor, indices: Tensor, max_norm: float, norm_type: float
+) -> Tensor:  # fmt: skip
+    """Shorten the rows that are named to a norm of `max_norm`, in place; rows named twice once.
+
+    Args:
+        weight: [rows, features].
+        indices: of rows, any shape.
+        max_norm: the largest norm.
+        norm_type: p of the norm.
+    """
+    flat = indices.reshape(-1)
+    rows = index_select(weight, 0, flat, operator="embedding_bag")
+    norms = torch.linalg.vector_norm(rows, norm_type, 1, keepdim=True)
+    shorter = torch.where(norms > max_norm, max_norm / (norms + 1e-7), 1)
+    return weight.index_copy_(0, flat, rows * shorter)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "embedding_renorm_": embedding_renorm_,
     "embedding_dense_backward": embedding_dense_backward,
     "_embedding_bag": embedding_bag,
     "_embedding_bag_forward_only": forward_only,

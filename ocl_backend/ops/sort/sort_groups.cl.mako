@@ -9,6 +9,9 @@ group       work-items of a group
 share       items of a work-item
 order       type of the positions that are written: "int", or "long" of the last launch
 
+Neighbouring work-items read and write places SHARE items apart, which would lie in a few of local
+memory's 32 banks. So a place is left free behind every 32.
+
 Rows are dense. "blocks": several rows of `padded` places each share a group, or `blocks` groups
 share a row. "tiles": pairs of runs of `length` items become one; a row has `tiles` groups.
 </%doc>
@@ -20,6 +23,8 @@ share a row. "tiles": pairs of runs of `length` items become one; a row has `til
 ${dtype.prelude}
 #define SHARE ${share}
 #define BLOCK ${block}
+#define AT(place) ((place) + ((place) >> 5))
+#define ROOM (AT(BLOCK) + 1)
 
 /* NaN is the largest */
 bool before(const ${value} a, const ${value} b)
@@ -41,18 +46,24 @@ void merge(const __local ${value} *keys, const __local ${local} *order, int a, c
            int b, const int b_end, const int skipped, const int count,
            ${value} *taken, ${local} *places)
 {
-#define LOCAL_A(i) keys[a + (i)]
-#define LOCAL_B(i) keys[b + (i)]
+#define LOCAL_A(i) keys[AT(a + (i))]
+#define LOCAL_B(i) keys[AT(b + (i))]
     SPLIT(split, a_end - a, b_end - b, skipped, LOCAL_A, LOCAL_B)
     a += split;
     b += skipped - split;
+    /* what lies behind a run is read, but never taken */
+    ${value} of_a = keys[AT(a)], of_b = keys[AT(b)];
     #pragma unroll
     for (int k = 0; k < SHARE; ++k) {
         if (k < count) {
-            const bool from_b = a >= a_end || (b < b_end && before(keys[b], keys[a]));
-            const int from = from_b ? b++ : a++;
-            taken[k] = keys[from];
-            places[k] = order[from];
+            const bool from_b = a >= a_end || (b < b_end && before(of_b, of_a));
+            taken[k] = from_b ? of_b : of_a;
+            places[k] = order[AT(from_b ? b : a)];
+            if (from_b) ++b;
+            else ++a;
+            const ${value} next = keys[AT(from_b ? b : a)];
+            if (from_b) of_b = next;
+            else of_a = next;
         }
     }
 }
@@ -65,8 +76,8 @@ void sort_blocks(
     __global ${order} *restrict order, const long order_start,
     const long rows, const int size, const int padded, const int blocks)
 {
-    __local ${value} sorted[BLOCK];
-    __local ushort places[BLOCK];
+    __local ${value} sorted[ROOM];
+    __local ushort places[ROOM];
     const int id = (int)get_local_id(0);
     const long first_row = (long)get_group_id(0) / blocks * (BLOCK / padded);
     const int begin = (int)(get_group_id(0) % blocks) * BLOCK;
@@ -77,7 +88,7 @@ void sort_blocks(
     for (int t = id; t < BLOCK; t += ${group}) {
         const long row = first_row + t / padded;
         if (row < rows && t % padded < items)
-            sorted[t] = ${dtype.load("x", "row * size + begin + t % padded")};
+            sorted[AT(t)] = ${dtype.load("x", "row * size + begin + t % padded")};
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const int column = id * SHARE % padded, row = id * SHARE - column;
@@ -87,7 +98,7 @@ void sort_blocks(
     ushort o[SHARE];
     #pragma unroll
     for (int i = 0; i < SHARE; ++i) {
-        k[i] = sorted[row + column + i];
+        k[i] = sorted[AT(row + column + i)];
         o[i] = (ushort)(column + i);
     }
     /* transposition of neighbours, by turns of even and odd ones */
@@ -109,8 +120,8 @@ void sort_blocks(
         #pragma unroll
         for (int i = 0; i < SHARE; ++i) {
             if (i < count) {
-                sorted[row + column + i] = k[i];
-                places[row + column + i] = o[i];
+                sorted[AT(row + column + i)] = k[i];
+                places[AT(row + column + i)] = o[i];
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -119,14 +130,15 @@ void sort_blocks(
         const int middle = min(left + length, here), right = min(middle + length, here);
         count = clamp(right - column, 0, SHARE);
         if (count > 0)
-            merge(sorted + row, places + row, left, middle, middle, right, column - left, count, k, o);
+            merge(sorted, places, row + left, row + middle, row + middle, row + right,
+                  column - left, count, k, o);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     for (int t = id; t < BLOCK; t += ${group}) {
         const long number = first_row + t / padded, at = number * size + begin + t % padded;
         if (number < rows && t % padded < items) {
-            ${dtype.store("keys", "at", "sorted[t]")}
-            order[at] = begin + places[t];
+            ${dtype.store("keys", "at", "sorted[AT(t)]")}
+            order[at] = begin + places[AT(t)];
         }
     }
 }
@@ -139,8 +151,8 @@ void sort_tiles(
     __global ${order} *restrict order, const long order_start,
     const int size, const int length, const int tiles)
 {
-    __local ${value} sorted[BLOCK];
-    __local int places[BLOCK];
+    __local ${value} sorted[ROOM];
+    __local int places[ROOM];
     __local int splits[2];
     const int id = (int)get_local_id(0);
     const long row = (long)get_group_id(0) / tiles * size;
@@ -165,8 +177,8 @@ void sort_tiles(
     const int b = middle + begin - left - splits[0];
     for (int t = id; t < count; t += ${group}) {
         const int from = t < a_items ? a + t : b + t - a_items;
-        sorted[t] = ${dtype.load("x", "from")};
-        places[t] = given[from];
+        sorted[AT(t)] = ${dtype.load("x", "from")};
+        places[AT(t)] = given[from];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     ${value} k[SHARE];
@@ -178,14 +190,14 @@ void sort_tiles(
     #pragma unroll
     for (int i = 0; i < SHARE; ++i) {
         if (i < mine) {
-            sorted[id * SHARE + i] = k[i];
-            places[id * SHARE + i] = o[i];
+            sorted[AT(id * SHARE + i)] = k[i];
+            places[AT(id * SHARE + i)] = o[i];
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int t = id; t < count; t += ${group}) {
-        ${dtype.store("keys", "begin + t", "sorted[t]")}
-        order[begin + t] = places[t];
+        ${dtype.store("keys", "begin + t", "sorted[AT(t)]")}
+        order[begin + t] = places[AT(t)];
     }
 }
 % endif

@@ -17,18 +17,21 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.row_blocks import BLOCK, GROUP, SHARE, fit, places
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import Limits
+from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
 MOST_BYTES = 12
 """Local memory of an item, at most: a key of 8 bytes and a position."""
+ROOM = BLOCK + BLOCK // 32 + 1
+"""Places of a block in local memory."""
 MOST_ITEMS = 2**31 - 1
 """Of a row: positions are int."""
 
 
 def serves(limits: Limits, size: int) -> bool:
     """Say whether groups sort rows of `size` items on a device."""
-    return size <= MOST_ITEMS and fit(limits, BLOCK * MOST_BYTES + 8)
+    return size <= MOST_ITEMS and fit(limits, ROOM * MOST_BYTES + 8)
 
 
 def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
@@ -56,6 +59,22 @@ def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor,
         firsts = part[:, : whole * BLOCK].view(-1, whole, BLOCK)[:, :, :count].flatten(1)
         found.append(torch.cat((firsts, part[:, whole * BLOCK :][:, :count]), 1))
     return found[0], found[1]
+
+
+def sorted_blocks(flat: Tensor) -> Tensor | None:
+    """Return the items of [size] with each block in order; None: the device has no groups.
+
+    Args:
+        flat: dense, with items.
+    """
+    size, device = len(flat), flat.get_device()
+    if not serves(devices()[device].limits, size):
+        return None
+    numbers = 1, size, min(BLOCK, places(size)), ceil_div(size, BLOCK)
+    keys, order = torch.empty_like(flat), torch.empty_like(flat, dtype=torch.int32)
+    launch = _prepared(device, "blocks", flat.dtype, False, order.dtype, *numbers)
+    launch(flat.data_ptr(), keys.data_ptr(), order.data_ptr())
+    return keys
 
 
 def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.row_blocks import BLOCK
+from ocl_backend.kernels.selected_groups import select, serve
+from ocl_backend.ops.sort.sort_groups import sorted_blocks
+from oclgen.opencl.device import devices
+
+MANY_BLOCKS = 8
+"""Blocks from which on their distinct items are worth being counted, and the part of all items that
+they must not be more than to be sorted instead."""
+
 Unique = tuple[Tensor, Tensor, Tensor]
 """The distinct items, for each item its place among them, and how often each occurs."""
 
@@ -30,11 +41,77 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Unique:
-    """Return the distinct items in order, each item's place among them, and their counts."""
-    flat, order = x.reshape(-1).sort()
-    starts, ranks, counts = _runs(flat.unsqueeze(1))
-    inverse = torch.empty_like(ranks).scatter_(0, order, ranks).view(x.shape)
-    return flat[starts], inverse, counts
+    """Return the distinct items in order, each item's place among them, and their counts.
+
+    As torch's own devices, leave empty what is not asked for.
+    """
+    flat = x.reshape(-1)
+    none = torch.empty(0, dtype=torch.int64, device=x.device)
+    if not (return_inverse or return_counts) and _have_groups(flat):
+        return _distinct(flat), none, none
+    keys, order = flat.sort()
+    if not _have_groups(flat):
+        starts, ranks, counts = _runs(keys.unsqueeze(1))
+        inverse = torch.empty_like(ranks).scatter_(0, order, ranks).view(x.shape)
+        return keys[starts], inverse, counts
+    items, positions = select(keys, "change", keys, keys.shape)
+    inverse = _places(positions[0], order).view(x.shape) if return_inverse else none
+    return items, inverse, _lengths(positions[0], len(keys)) if return_counts else none
+
+
+def _have_groups(flat: Tensor) -> bool:
+    """Say whether groups of a GPU select the first items of runs."""
+    limits = devices()[flat.get_device()].limits
+    return flat.numel() > 0 and serve(limits) and flat.itemsize in BITS and not flat.is_complex()
+
+
+def _distinct(flat: Tensor) -> Tensor:
+    """Return the distinct items in order: of blocks first, where most items occur often."""
+    if len(flat) > MANY_BLOCKS * BLOCK and (keys := sorted_blocks(flat)) is not None:
+        kept = select(keys, "change", keys, most=len(flat) // MANY_BLOCKS).items
+        if kept is not None:
+            return _distinct(kept)
+    keys = flat.sort()[0]
+    items = select(keys, "change", keys).items
+    return keys if items is None else items
+
+
+def _lengths(starts: Tensor, count: int) -> Tensor:
+    """Return the lengths of runs of `count` items by where they begin."""
+    return torch.diff(starts, append=starts.new_full((1,), count))
+
+
+def _places(starts: Tensor, order: Tensor) -> Tensor:
+    """Return for each item its run: `order` says where the sorted items were."""
+    out = torch.empty_like(order)
+    steps = {"position": (1,), "starts": (0,), "out": (0,)}
+    launch(PLACES, order.shape, (starts, order, out, len(starts)), steps)
+    return out
+
+
+PLACES = Kernel(
+    "run_places",
+    "long",
+    (
+        Operand("position", role="position"),
+        Operand("starts", torch.int64, "address"),
+        Operand("order", torch.int64),
+        Operand("out", torch.int64, "address"),
+        Scalar("runs", "long"),
+    ),
+    """\
+long low = 0, high = runs;
+while (low < high) {
+    const long middle = (low + high) / 2;
+    if (LOAD_starts(middle) > position)
+        high = middle;
+    else
+        low = middle + 1;
+}
+STORE_out(order, low - 1);
+""",
+    scalar_only=True,
+)
 
 
 def unique_consecutive(
@@ -44,6 +121,11 @@ def unique_consecutive(
     if dim is not None:
         return unique_dim_consecutive(x, dim)
     flat = x.reshape(-1)
+    none = torch.empty(0, dtype=torch.int64, device=x.device)
+    if not return_inverse and _have_groups(flat):
+        items, positions = select(flat, "change", flat, flat.shape if return_counts else ())
+        assert items is not None  # of one dtype with `flat`
+        return items, none, _lengths(positions[0], len(flat)) if return_counts else none
     starts, runs, counts = _runs(flat.unsqueeze(1))
     return flat[starts], runs.view(x.shape), counts
 

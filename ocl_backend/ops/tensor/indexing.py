@@ -28,6 +28,7 @@ from ocl_backend.dtypes import FLOATS_16
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
 from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.selected import are_selected, items
 from ocl_backend.kernels.scatter import FEW, Combine, Locate, neutral, read, write, writing
 from ocl_backend.ops.fused import expressions
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
@@ -110,8 +111,19 @@ def locate_indices(x: Tensor, indices: Indices, operator: str) -> tuple[tuple[in
 
 def index(x: Tensor, indices: Indices) -> Tensor:
     """Return x[indices], which lies in memory as x and the indices do."""
+    mask = _only_mask(x, indices)
+    if mask is not None and mask.dim() == x.dim() and are_selected(x):
+        return items(x, mask)
     shape, locate = locate_indices(x, indices, "index")
     return read(x, locate, x.new_empty_strided(shape, iterated_strides(shape, locate(x).moves())))
+
+
+def _only_mask(x: Tensor, indices: Indices) -> Tensor | None:
+    """Return the one index where it is a mask of bools over x's first dimensions."""
+    mask = indices[0] if indices and all(i is None for i in indices[1:]) else None
+    if mask is None or mask.dtype is not torch.bool or mask.device != x.device or not mask.dim():
+        return None
+    return mask if mask.shape == x.shape[: mask.dim()] else None
 
 
 def index_put_(
@@ -119,6 +131,11 @@ def index_put_(
 ) -> Tensor:
     """Set x[indices] = values, or += values with every repetition counted."""
     check_dtypes("index_put", x, values)
+    mask = None if accumulate else _only_mask(x, indices)
+    if mask is not None and values.numel() == 1 and x.is_floating_point():
+        check_written("index_put", x)
+        rest = (1,) * (x.dim() - mask.dim())  # to fill where a mask holds waits for nothing
+        return x.masked_fill_(mask.view(*mask.shape, *rest), values.reshape(()))
     shape, locate = locate_indices(x, indices, "index_put")
     if prod(shape):
         write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")

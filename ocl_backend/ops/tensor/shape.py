@@ -227,7 +227,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
         raise RuntimeError(f"masked_select by {mask.dtype}; give a mask of bools")
     shape = broadcast_shapes(x.shape, mask.shape)
     if are_selected(x):
-        return items(x.expand(shape).contiguous(), mask.expand(shape))
+        return items(x.expand(shape), mask.expand(shape))
     return x.expand(shape).reshape(-1).index_select(0, _positions(mask.expand(shape)))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from ocl_backend.dtypes import FLOATS_16, encode, rounded
 from ocl_backend.kernels.elementwise import Kernel
@@ -157,6 +158,8 @@ def _at_once(call: ListCall, given: Sequence[Any]) -> list[Tensor] | None:
         results = [torch.empty_like(tensor) for tensor in lists[0]]
         columns.append([tensor.data_ptr() for tensor in results])
     run_on_tensors(device, kernel, shared, lists[0], columns)
+    if call.single.in_place:
+        increment_version(lists[0])  # torch does so in its kernels of lists, not around them
     return results
 
 
@@ -234,6 +237,7 @@ def copy_(tensors: Sequence[Tensor], sources: Sequence[Tensor], non_blocking: bo
             tensor.copy_(one, non_blocking=non_blocking)
         return
     copy_all(sources, tensors)
+    increment_version([*tensors])
 
 
 def norm(

@@ -1,0 +1,127 @@
+"""Positions of items that are selected, and items at such positions, on GPUs: two launches.
+
+Each work-group counts what is selected in its share of the items. The host reads the counts, which
+say how large the result is, and each group then adds up those before its own and writes its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.dtypes import DType, dtype_of
+from ocl_backend.kernels.dimensions import merge
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.row_blocks import BLOCK, GROUP, SHARE, fit
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, Varying, prepare
+from oclgen.limits import Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import rendered
+
+MOST_PARTS = 2048
+"""Shares of the items, at most: a group adds up the counts of those before its own."""
+
+Rule = Literal["nonzero", "change"]
+
+
+class Selected(NamedTuple):
+    """What was written: copied items (None: none were), and positions [dimensions, count]."""
+
+    items: Tensor | None
+    positions: Tensor
+
+
+class Form(NamedTuple):
+    """What the kernels' texts depend on; the template's legend explains it."""
+
+    rule: Rule
+    mask: torch.dtype
+    values: torch.dtype | None
+    walks: tuple[tuple[str, int], ...]
+    positions: int
+    index: Literal["uint", "ulong"]
+
+
+def serve(limits: Limits) -> bool:
+    """Say whether a device has such groups."""
+    return fit(limits, 8 * GROUP + 4 * GROUP + 2 * BLOCK)
+
+
+def select(
+    mask: Tensor, rule: Rule, x: Tensor | None = None, shape: Sequence[int] = (),
+    most: int | None = None,
+) -> Selected:  # fmt: skip
+    """Return what is selected, in row-major order; waits for how much it is.
+
+    Args:
+        mask: which items are selected by `rule`; of real numbers.
+        rule: "nonzero" of an item, or a "change" from the item before it.
+        x: of the mask's shape, whose items are copied; of `BITS` bytes each.
+        shape: by which positions are taken apart, as many items as the mask; none: no positions.
+        most: if more are selected, nothing is written; None: all are.
+    """
+    count, device = mask.numel(), mask.get_device()
+    blocks = ceil_div(ceil_div(count, BLOCK), MOST_PARTS)
+    part = max(1, blocks) * BLOCK
+    walks = {"mask": _walk(mask)} | ({} if x is None else {"x": _walk(x)})
+    bits = None if x is None else BITS[x.itemsize]
+    wide = count >= 2**31
+    ranks = tuple((name, len(walk)) for name, walk in walks.items())
+    form = Form(rule, mask.dtype, bits, ranks, len(shape), "ulong" if wide else "uint")
+    lies = tuple(walks.values())
+    totals = torch.empty(ceil_div(count, part), dtype=torch.int32, device=mask.device)
+    many = 0
+    if count:
+        _prepared(device, form, lies[:1], (), count, part, False)(mask.data_ptr(), totals.data_ptr())
+        many = int(totals.cpu().sum())
+        if most is not None and many > most:
+            return Selected(None, totals.new_empty(0))
+    kept = None if x is None else x.new_empty(many)
+    places = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
+    if many:
+        run = _prepared(device, form, lies, tuple(shape), count, part, True)
+        given = [] if kept is None or x is None else [x.data_ptr(), kept.data_ptr()]
+        given += [places.data_ptr(), many] if shape else []
+        run(mask.data_ptr(), totals.data_ptr(), *given)
+    return Selected(kept, places)
+
+
+def _walk(x: Tensor) -> tuple[tuple[int, ...], ...]:
+    """Return sizes and strides of the fewest dimensions that walk x in row-major order."""
+    dims = [dim for dim in zip(x.shape, x.stride(), strict=True) if dim[0] != 1]
+    return tuple(merge(dims)) or ((1, 1),)
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int, form: Form, walks: tuple[tuple[tuple[int, ...], ...], ...],
+    shape: tuple[int, ...], count: int, part: int, selects: bool,
+) -> KernelLaunch:  # fmt: skip
+    """Prepare a launch that counts items, or `selects` them."""
+    mask = dtype_of(form.mask)
+    values: DType | None = dtype_of(form.values) if selects and form.values else None
+    text = rendered(
+        "selected_groups", package="ocl_backend", mask=mask, rule=form.rule,
+        walks=form.walks, values=values, positions=form.positions if selects else 0,
+        index=form.index, selects=selects, group=GROUP, share=SHARE,
+    )  # fmt: skip
+    number = np.uint64 if form.index == "ulong" else np.uint32
+    arguments: list[Argument] = [Pointer(mask.item_bytes), Pointer(4)]
+    if values:
+        arguments += [Pointer(values.item_bytes)] * 2
+    if selects and shape:
+        arguments += [Pointer(8), Varying("long")]
+    for walk in walks:
+        arguments += [np.int64(step) for _, step in walk]
+        arguments += [number(size) for size, _ in walk[1:]]
+    arguments += [number(size) for size in shape[1:]]
+    arguments += [np.int64(count), np.int64(part)]
+    name = "select_items" if selects else "count_selected"
+    items = (ceil_div(count, part) * GROUP,)
+    return prepare(device, text, name, items, arguments, (GROUP,))

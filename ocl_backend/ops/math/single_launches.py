@@ -1,0 +1,171 @@
+"""Short operators that torch composes of many, by one launch each.
+
+`log_sigmoid` and its gradient, cross products of three numbers, and the positions of triangles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ocl_backend.dispatch.outputs import into
+from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+
+LOG_SIGMOID = "const T out = fmin(x, (T)0) - log1p(exp(-fabs(x)));"
+LOG_SIGMOID_BACKWARD = """\
+const T small = exp(-fabs(x)), turned = small / ((T)1 + small);
+const T out = grad * (x < (T)0 ? (T)1 - turned : turned);
+"""
+
+
+@cache
+def _log_sigmoid(dtype: torch.dtype, backward: bool) -> Kernel:
+    grad = [Operand("grad", dtype)] if backward else []
+    operands = *grad, Operand("x", dtype), Operand("out", dtype, "output")
+    body = LOG_SIGMOID_BACKWARD if backward else LOG_SIGMOID
+    return Kernel("log_sigmoid", dtype_of(dtype).value, operands, body)
+
+
+def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log(sigmoid(x)), and nothing that the gradient would need."""
+    out = torch.empty_like(x)
+    launch(_log_sigmoid(x.dtype, False), x.shape, (x, out))
+    return out, x.new_empty(0)
+
+
+def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
+    """Return the gradient of x."""
+    del buffer  # the CPU keeps exp(-|x|) there
+    out = torch.empty_like(x)
+    launch(_log_sigmoid(x.dtype, True), x.shape, (grad, x, out))
+    return out
+
+
+CROSS = """\
+const long next = place == 2 ? 0 : place + 1, last = place == 0 ? 2 : place - 1;
+const T p = LOAD_a(a_at + next * a_step), q = LOAD_a(a_at + last * a_step);
+const T r = LOAD_b(b_at + next * b_step), s = LOAD_b(b_at + last * b_step);
+const T out = p * s - q * r;
+"""
+
+
+@cache
+def _cross(dtype: torch.dtype) -> Kernel:
+    operands = (
+        Operand("place", role="position"), Operand("a", dtype, "address"),
+        Operand("b", dtype, "address"), Operand("out", dtype, "output"),
+        Scalar("a_step", "long"), Scalar("b_step", "long"),
+    )  # fmt: skip
+    return Kernel("cross", dtype_of(dtype).value, operands, CROSS, scalar_only=True)
+
+
+def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """Return the cross products of vectors of three numbers along `dim`.
+
+    Raises:
+        RuntimeError: dimensions or dtypes differ, or vectors have another length.
+    """
+    axis = axis_of(dim, a.dim())
+    if a.dim() != b.dim() or not a.dim() or a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise RuntimeError(f"linalg.cross of {[*a.shape]} and {[*b.shape]} along {dim}")
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"linalg.cross of {a.dtype} and {b.dtype}. Convert one")
+    shape = broadcast_shapes(a.shape, b.shape)
+    if a.dtype is torch.bool or a.is_complex():
+        made: Tensor = torch._decomp.decomposition_table[torch.ops.aten.linalg_cross.default](
+            a, b, dim=dim
+        )
+        return made
+    a, b = a.expand(shape), b.expand(shape)
+    out = torch.empty(shape, dtype=a.dtype, device=a.device)
+    strides = {"place": tuple(int(d == axis) for d in range(len(shape)))}
+    for name, x in (("a", a), ("b", b)):
+        strides[name] = tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
+    launch(_cross(a.dtype), shape, (a, b, out, a.stride(axis), b.stride(axis)), strides)
+    return out
+
+
+POSITIONS = """\
+// rows before `row` of a lower triangle have `below(row + shift) - below(shift)` items
+long low = 0, high = rows - 1;
+while (low < high) {
+    const long row = (low + high + 1) / 2;
+    if (BEFORE(row) <= k)
+        low = row;
+    else
+        high = row - 1;
+}
+STORE_out(k, low);
+STORE_out(k + many, k - BEFORE(low) + FIRST);
+"""
+BELOW = """\
+long below(const long n, const long columns)
+{
+    return n <= 0 ? 0 : n <= columns + 1 ? n * (n - 1) / 2
+        : columns * (columns + 1) / 2 + (n - columns - 1) * columns;
+}
+#define LOWER(row) (below((row) + offset + 1, columns) - below(offset + 1, columns))
+#define UPPER(row) ((row) * columns - below((row) + offset, columns) + below(offset, columns))
+"""
+
+
+@cache
+def _positions(dtype: torch.dtype, upper: bool) -> Kernel:
+    body = POSITIONS.replace("BEFORE", "UPPER" if upper else "LOWER")
+    body = body.replace("FIRST", "clamp(low + offset, 0L, columns)" if upper else "0")
+    operands = (
+        Operand("k", role="position"), Operand("out", dtype, "address", "long"),
+        *(Scalar(name, "long") for name in ("rows", "columns", "offset", "many")),
+    )  # fmt: skip
+    return Kernel("triangle_places", "long", operands, body, BELOW, scalar_only=True)
+
+
+def _below(n: int, columns: int) -> int:
+    """Return the sum of 0 to n - 1, each `columns` at most."""
+    few = max(0, min(n, columns + 1))
+    return few * (few - 1) // 2 + max(0, n - columns - 1) * columns
+
+
+def _triangle_indices(upper: bool) -> Callable[..., Tensor]:
+    def indices(
+        row: int, col: int, offset: int = 0, *, dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None, device: torch.device | None = None,
+        pin_memory: bool | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return rows and columns of a triangle's items: [2, count].
+
+        Raises:
+            RuntimeError: a size is negative, or the dtype has no whole numbers of 32 or 64 bits.
+        """
+        del layout, pin_memory
+        dtype = dtype or torch.int64
+        if row < 0 or col < 0 or dtype not in (torch.int32, torch.int64):
+            raise RuntimeError(f"positions of a triangle of {row} x {col} in {dtype}")
+        start, end = offset + 1 - upper, row + offset + 1 - upper
+        many = _below(end, col) - _below(start, col)
+        many = row * col - many if upper else many
+        out = torch.empty((2, many), dtype=dtype, device=device)
+        given = (out, row, col, offset, many)
+        launch(_positions(dtype, upper), (many,), given, {"k": (1,), "out": (0,)})
+        return out
+
+    return indices
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "log_sigmoid_forward": log_sigmoid_forward,
+    "log_sigmoid_forward.output": into(log_sigmoid_forward, "output", "buffer"),
+    "log_sigmoid_backward": log_sigmoid_backward,
+    "log_sigmoid_backward.grad_input": into(log_sigmoid_backward, "grad_input"),
+    "linalg_cross": linalg_cross,
+    "linalg_cross.out": into(linalg_cross),
+    "tril_indices": _triangle_indices(False),
+    "triu_indices": _triangle_indices(True),
+}
+"""Implementations by aten name."""
