@@ -193,7 +193,8 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
-    text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)
+    alone = limits.kind == "cpu"
+    text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide, alone)
     return prepare(
         device, text, f"{kernel.name}_kernel", geometry.global_size(layout),
         _arguments(kernel, layout, geometry, inner, np.int64 if wide else np.int32),
@@ -273,8 +274,9 @@ def _arguments(
 
 @cache
 def source(
-    kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool
-) -> str:
+    kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool,
+    alone: bool = False,
+) -> str:  # fmt: skip
     """Return the OpenCL C of a kernel.
 
     Args:
@@ -285,6 +287,7 @@ def source(
         width: items of a vector.
         steps: vectors of a work-item along the innermost dimension; 0: all of it.
         wide: whether indices need 64 bits.
+        alone: whether a work-group is one work-item.
     """
     widths: dict[DType, int] = {}
     for operand in kernel.operands:
@@ -296,7 +299,7 @@ def source(
         prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
-        width=width, steps=steps, index="long" if wide else "int",
+        width=width, steps=steps, index="long" if wide else "int", alone=alone,
         block=lambda width: block_of_items(kernel, inner, width), accessors=_accessors(kernel),
     )  # fmt: skip
 
