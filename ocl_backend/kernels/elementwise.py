@@ -20,7 +20,13 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of, encode
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.dimensions import Dimensions, Sizes, broadcast_strides, collapse
+from ocl_backend.kernels.dimensions import (
+    Dimensions,
+    Sizes,
+    broadcast_strides,
+    collapse,
+    with_long_rows,
+)
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -30,6 +36,10 @@ Role = Literal["input", "output", "inout", "address", "position"]
 
 CHUNK = 4096
 """Items one work-item of a CPU walks: some microseconds, against tenths for starting it."""
+
+
+SHORT_ROW = 8
+"""Items of a row that a processor walks as a row, though items of an operand lie apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +200,8 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     else:
         layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
+    if limits.kind == "cpu" and not (kernel.parts or kernel.scalar_only):
+        layout = with_long_rows(layout, SHORT_ROW)
     geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)

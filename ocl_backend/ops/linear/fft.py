@@ -150,7 +150,7 @@ def _of_lines(x: Tensor, sign: int, kinds: tuple[Kind, Kind]) -> Tensor:
         out = _bluestein(x, sign)
         return out if kinds[1] == "complex" else out.real
     second = size // first
-    split = x.unflatten(-1, (first, second))
+    split = x.reshape(*x.shape[:-1], first, second)
     real = x.dtype.to_real() if x.is_complex() else x.dtype
     form = Form(real, (kinds[0], "complex"), first, first, sign, 1.0, True)
     inner = torch.empty(split.shape, dtype=real.to_complex(), device=x.device)

@@ -11,16 +11,19 @@ target     complex or real
 twisted    whether results are multiplied by factors at [twist of the row + place]
 outer      dimensions that number the rows
 radix      the largest factor without a step of its own
+transpose  text of the function transpose(rows), "" if a block is not turned in registers
 </%doc>\
 <%
     V = f"{real}{width}"
     lanes = range(width)
+    numbers = lambda kind: width if kind == "real" else width // 2
 %>\
 % if real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 #define TURN(a, b, w, c, d) a = w.x * c - w.y * d; b = w.x * d + w.y * c;
 typedef ${V} V;
+${transpose}
 
 <%def name="scatter(name, count)">
 % for name, step in (("from", "x"), ("to", "y"), *([("twist_at", "twist")] if twisted else [])):
@@ -66,40 +69,55 @@ ${scatter("", 0)}\
         }
         __private V *a = arrays[0], *a_i = arrays[1], *b = arrays[2], *b_i = arrays[3];
         const bool beside = ${f"from[{width - 1}] - from[0] == {width - 1} && to[{width - 1}] - to[0] == {width - 1} && x_stride_{outer} == 1 && y_stride_{outer} == 1" if outer else "false"};
-% if source == "complex":
+        const long given = ${"n / 2 + 1" if source == "half" else "n"};
         if (beside) {
-            for (long k = 0; k < n; ++k) {
+% if source == "real":
+            for (long k = 0; k < given; ++k) {
+                a[k] = vload${width}(0, x + from[0] + k * x_step);
+                a_i[k] = 0;
+            }
+% else:
+            for (long k = 0; k < given; ++k) {
                 const V low = vload${width}(0, x + (from[0] + k * x_step) * 2);
                 const V high = vload${width}(1, x + (from[0] + k * x_step) * 2);
                 a[k] = (V)(low.even, high.even);
                 a_i[k] = (V)(low.odd, high.odd);
             }
+% endif
+% if transpose:
+        } else if (x_step == 1 && given >= ${numbers(source)}) {
+            for (long k = 0; k < given; k += ${numbers(source)}) {
+                k = min(k, given - ${numbers(source)});  // the last block repeats items
+                V block[${width}];
+                for (int lane = 0; lane < ${width}; ++lane)
+                    block[lane] = vload${width}(0, x + (from[lane] + k)${"" if source == "real" else " * 2"});
+                transpose(block);
+                for (int i = 0; i < ${numbers(source)}; ++i) {
+                    a[k + i] = block[${"i" if source == "real" else "2 * i"}];
+                    a_i[k + i] = ${"0" if source == "real" else "block[2 * i + 1]"};
+                }
+            }
+% endif
         } else {
-            for (long k = 0; k < n; ++k) {
+            for (long k = 0; k < given; ++k) {
                 const long at = k * x_step;
+% if source == "real":
+                a[k] = (V)(${", ".join(f"x[from[{lane}] + at]" for lane in lanes)});
+                a_i[k] = 0;
+% else:
 % for part, name in enumerate(("a", "a_i")):
                 ${name}[k] = (V)(${", ".join(f"x[(from[{lane}] + at) * 2 + {part}]" for lane in lanes)});
 % endfor
+% endif
             }
         }
-% elif source == "real":
-        for (long k = 0; k < n; ++k) {
-            const long at = k * x_step;
-            a[k] = (V)(${", ".join(f"x[from[{lane}] + at]" for lane in lanes)});
-            a_i[k] = 0;
-        }
-% else:
-        for (long k = 0; k <= n / 2; ++k) {
-            const long at = k * x_step;
-            const V part = (V)(${", ".join(f"x[(from[{lane}] + at) * 2]" for lane in lanes)});
-            V other = (V)(${", ".join(f"x[(from[{lane}] + at) * 2 + 1]" for lane in lanes)});
-            other = k == 0 || 2 * k == n ? (V)0 : other;  // these are real, whatever was given
-            a[k] = part;
-            a_i[k] = other;
-            if (k > 0) {
-                a[n - k] = part;
-                a_i[n - k] = 2 * k == n ? other : -other;
-            }
+% if source == "half":
+        a_i[0] = 0;  // this is real, whatever was given, and so is the middle
+        if (n % 2 == 0)
+            a_i[n / 2] = 0;
+        for (long k = 1; 2 * k < n; ++k) {
+            a[n - k] = a[k];
+            a_i[n - k] = -a_i[k];
         }
 % endif
         long done = 1;
@@ -192,6 +210,24 @@ ${scatter("", 0)}\
             b = kept_a;
             b_i = kept_i;
         }
+% if transpose and not twisted:
+        if (!beside && y_step == 1 && kept >= ${numbers(target)}) {
+            for (long k = 0; k < kept; k += ${numbers(target)}) {
+                k = min(k, kept - ${numbers(target)});
+                V block[${width}];
+                for (int i = 0; i < ${numbers(target)}; ++i) {
+                    block[${"i" if target == "real" else "2 * i"}] = a[k + i] * scale;
+% if target == "complex":
+                    block[2 * i + 1] = a_i[k + i] * scale;
+% endif
+                }
+                transpose(block);
+                for (int lane = 0; lane < ${width}; ++lane)
+                    vstore${width}(block[lane], 0, y + (to[lane] + k)${"" if target == "real" else " * 2"});
+            }
+            continue;
+        }
+% endif
         for (long k = 0; k < kept; ++k) {
             const long at = k * y_step;
             V c = a[k] * scale;
@@ -225,6 +261,10 @@ ${scatter("", 0)}\
             y[(to[${lane}] + at) * 2 + 1] = d.s${f"{lane:x}"};
 % endfor
 % else:
+            if (beside) {
+                vstore${width}(c, 0, y + to[0] + at);
+                continue;
+            }
 % for lane in lanes:
             y[to[${lane}] + at] = c.s${f"{lane:x}"};
 % endfor

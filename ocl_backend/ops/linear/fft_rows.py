@@ -16,6 +16,7 @@ from ocl_backend.kernels.dimensions import merge
 from ocl_backend.runtime import capture
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from ocl_backend.runtime.tables import as_table
+from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
@@ -108,7 +109,7 @@ def _prepared(
     text = rendered(
         "fft_rows", package="ocl_backend", real=real, width=width, source=source, target=target,
         longest=max(16, 1 << (form.n - 1).bit_length()), twisted=form.twisted,
-        outer=len(outer), radix=RADIX,
+        outer=len(outer), radix=RADIX, transpose=transpose_text(width) if real == "float" else "",
     )  # fmt: skip
     rows = int(np.prod([dim[0] for dim in outer])) if outer else 1
     share = width * max(1, GROUP_ITEMS // (width * form.n))
