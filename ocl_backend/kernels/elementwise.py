@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of, encode
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.accessors import accessors, at_once
 from ocl_backend.kernels.dimensions import (
     Dimensions,
     Sizes,
@@ -304,7 +305,7 @@ def source(
     widths: dict[DType, int] = {}
     for operand in kernel.operands:
         if operand.role != "position":
-            piece = vectors.width_at_once([operand.type], [operand.items])
+            piece = at_once(operand, alone)
             widths[operand.type] = max(widths.get(operand.type, width), piece)
     return render(
         "elementwise", package="ocl_backend", kernel=kernel,
@@ -312,7 +313,8 @@ def source(
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
         width=width, steps=steps, index="long" if wide else "int", alone=alone,
-        block=lambda width: block_of_items(kernel, inner, width), accessors=_accessors(kernel),
+        block=lambda width: block_of_items(kernel, inner, width),
+        accessors=accessors(kernel, alone),
     )  # fmt: skip
 
 
@@ -349,42 +351,6 @@ def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str
         if operand.role in ("output", "inout"):
             lines += _store(operand, kernel, kind, width)
     return lines
-
-
-def _accessors(kernel: Kernel) -> list[str]:
-    """Return the macros with which a body reads and writes items of an `address` operand."""
-    lines = []
-    for operand in kernel.operands:
-        if operand.role == "address":
-            data, item = f"{operand.name}_data", operand.type
-            value = operand.value or kernel.value
-            load = vectors.convert(item.value, value, item.load(data, "(at)"), 1)
-            kept = vectors.to_dtype(item, value, "(value)", 1)
-            lines.append(f"#define LOAD_{operand.name}(at) ({load})")
-            lines.append(
-                f"#define STORE_{operand.name}(at, value) {item.store(data, '(at)', kept)}"
-            )
-            if operand.items > 1:
-                lines += _vector_accessors(operand, value)
-    return lines
-
-
-def _vector_accessors(operand: Operand, value: str) -> list[str]:
-    """Return the macros for `items` at once: as many accesses as a GPU needs for them."""
-    data, at, item, items = f"{operand.name}_data", "(at) + ", operand.type, operand.items
-    if operand.anywhere:  # an access asks whether its pointer is aligned
-        data, at = f"({data} + (at))", ""
-    width = vectors.width_at_once([item], [items])
-    starts = range(0, items, width)
-    parts = ", ".join(vectors.load(item, data, f"{at}{k}", "1", width) for k in starts)
-    kept = vectors.vector(item.value, items)
-    load = vectors.convert(item.value, value, f"({kept})({parts})", items)
-    stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
-    for k in starts:
-        digits = "".join(f"{k + i:x}" for i in range(width))
-        stores += vectors.store(item, data, f"{at}{k}", "1", f"stored.s{digits}", width)
-    written = f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}"
-    return [f"#define LOADS_{operand.name}(at) {load}", written]
 
 
 def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:

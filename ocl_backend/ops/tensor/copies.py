@@ -64,7 +64,7 @@ WORDS = {
 INNER_ITEMS = 16
 """A dimension shorter than this leaves a CPU's vector units idle: the fastest of the target's that
 is longer goes innermost, or the longest."""
-SHORTEST_RUN = 4
+SHORTEST_RUN = 2
 """Neighbours from which on a work-item of a CPU copies by vectors: shorter runs are walked along
 another dimension."""
 AS_STORED = {dtype.itemsize: dtype for dtype in (torch.int8, torch.int16, torch.int32, torch.int64)}
