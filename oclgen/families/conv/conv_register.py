@@ -17,6 +17,7 @@ from oclgen.families.conv.conv_register_plan import (
     even_cuts,
     largest,
     parts_of,
+    runs,
     sharing,
     why_no_sums,
     written_out,
@@ -110,6 +111,7 @@ class Config(BaseConfig):
             product,
             steps=part.depth if self.taps_outer else part.cols.taps,
             written=written_out(self, part.cols),
+            **runs(problem, part, self.block, self.item_x),
         )
 
 

@@ -154,7 +154,7 @@ class Config(BaseConfig):
         """Return the outer product of a column of A and a row of B."""
         used = covered((problem.m, self.item_m), (problem.n, self.item_n))
         gathered = problem.trans_b and not self.pack_b
-        return outer_product(
+        loop = outer_product(
             self.vec_n,
             self.item_n // self.vec_n,
             self.item_m,
@@ -163,6 +163,7 @@ class Config(BaseConfig):
             panel_step=self.item_n if self.pack_b else 1 if problem.trans_b else problem.n,
             strip_step=self.item_m if self.pack_a else problem.m if problem.trans_a else 1,
         )
+        return replace(loop, run=self.item_n, row=problem.n)
 
 
 DEFAULT = Config(
