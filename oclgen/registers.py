@@ -32,8 +32,6 @@ class Registers:
             as a register has lanes, and computes the others afterwards.
         of_tiles: whether a vector is a register of AMX, which has eight of them: its product takes
             so long that half as many hide its latency, and hide two loads.
-        run: results that a work-item writes side by side; 0: not known.
-        row: items between the beginnings of such runs: of a row of results, or of a pixel.
     """
 
     width: int
@@ -49,8 +47,6 @@ class Registers:
     written: int = 0
     of_items: bool = False
     of_tiles: bool = False
-    run: int = 0
-    row: int = 0
 
     def of_vector(self, native_width: int) -> int:
         """Return the registers of a vector where a register has `native_width` lanes."""

@@ -19,7 +19,6 @@ from oclgen.families.conv.conv_register_plan import (
     even_cuts,
     largest,
     parts_of,
-    runs,
     sharing,
     why_no_sums,
     written_out,
@@ -86,7 +85,6 @@ class Config(BaseConfig):
             multiply_adds=PAIR * loop.multiply_adds,
             steps=ceil_div(part.depth, PAIR) if self.taps_outer else part.cols.taps,
             written=PAIR * written_out(self, part.cols),
-            **runs(problem, part, LANES * self.vecs, self.item_x),
         )
 
 

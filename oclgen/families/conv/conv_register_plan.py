@@ -97,21 +97,6 @@ def largest(problem: ConvProblem) -> Correlation:
     return max(parts_of(problem), key=lambda part: part.results * part.reduction)
 
 
-def runs(problem: ConvProblem, part: Correlation, block: int, item_x: int) -> dict[str, int]:
-    """Return `run` and `row` of the results of a work-item, as `Registers` has them.
-
-    Args:
-        problem: forward or backward-data.
-        part: a correlation of it.
-        block: channels of a work-item.
-        item_x: results of a row of a work-item.
-    """
-    if problem.layout == "nhwc":
-        return {"run": block, "row": part.groups * part.channels}
-    step = part.cols.store_step
-    return {"run": item_x if step == 1 else 1, "row": part.rows.written * part.cols.written}
-
-
 def sharing(problem: ConvProblem) -> tuple[int, ...]:
     """Return how many images may share loaded weights: those by which few are computed twice."""
     if "batch" in problem.free:

@@ -93,8 +93,7 @@ class Config(BaseConfig):
             panel_step=self.item_n if self.pack_b else problem.n,
             strip_step=self.item_m if self.pack_a else 1,
         )
-        of_pairs = PAIR * loop.multiply_adds
-        return replace(loop, multiply_adds=of_pairs, run=self.item_n, row=problem.n)
+        return replace(loop, multiply_adds=PAIR * loop.multiply_adds)
 
     def _shape_conflict(self) -> str | None:
         if self.item_n % LANES:
