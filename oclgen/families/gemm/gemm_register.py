@@ -16,11 +16,12 @@ from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_register_tiles import (
+    TILES,
     Preparation,
     Tile,
     blocks_of_item,
     cost,
-    fitting,
+    guessed,
     preparations,
     rows_ahead,
 )
@@ -60,8 +61,6 @@ MAX_ACCUMULATORS = 512
 MAX_TEXT = 4096
 """Multiply-adds of the reduction's loop that are written out: text grows with them. Without vectors
 these are eight steps of `MAX_ACCUMULATORS`."""
-TILES = 3
-"""Tiles that are guessed for a processor, for each choice of what is packed."""
 COSTLY = 2.0
 """A tile whose counted cost is more than this over the least is not guessed for a processor: of 7
 columns an unpacked tile tests each element, which took 3.4 times as long as with B packed."""
@@ -267,7 +266,7 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
     widens = DTYPES[problem.dtype] == 2 and not _is_of_pairs(problem, limits)
     found = tuple(preparations(problem, limits, width, widens))
-    shapes = [fitting(problem, limits, width, one)[:TILES] for one in found]
+    shapes = [guessed(problem, limits, width, one) for one in found]
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(found)), range(TILES)), key=sum)
     costs = {(at, shape): cost(problem, shapes[at][shape], width, found[at]) for at, shape in turns}
