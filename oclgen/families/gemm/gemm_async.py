@@ -254,8 +254,9 @@ class Config(BaseConfig):
     def outline(self, problem: GemmProblem) -> Outline:
         """Return the plan without the product's text and arguments."""
         packs = [pack(tiles) for tiles in self.packed(problem).values()]
-        launches = *packs, self.spread(problem)
-        return Outline(launches, self.workspaces(problem), self.counters(problem))
+        return Outline(
+            (*packs, self.spread(problem)), self.workspaces(problem), self.counters(problem)
+        )
 
 
 DEFAULT = Config(

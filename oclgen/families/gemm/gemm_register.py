@@ -158,11 +158,9 @@ class Config(BaseConfig):
 
     def spread(self, problem: GemmProblem) -> Spread:
         """Return the sizes of the product's launch."""
-        is_shared = self.share != ALONE
-        lanes = self.lanes if is_shared else 1
+        lanes, m_first = (1, self.order == "m") if self.share == ALONE else (self.lanes, False)
         groups_m = round_up(ceil_div(problem.m, self.item_m * self.loop_m), self.local_m)
         groups_n = round_up(ceil_div(problem.n, lanes * self.item_n) * lanes, self.local_n)
-        m_first = self.order == "m" and not is_shared
         groups = (groups_m, groups_n) if m_first else (groups_n, groups_m)
         return Spread(NAME, (*groups, problem.batch * self.split_k), self.local_size)
 
