@@ -373,18 +373,6 @@ def test_an_output_may_be_an_input_but_not_overlap_one(device: Any) -> None:
     assert x[:5].tolist() == [25, 37, 53, 73, 97]
 
 
-def test_an_output_that_is_an_input_keeps_its_shape(device: Any) -> None:
-    """A new shape would be the input's, too, whose items are read by it."""
-    for where in ("cpu", place(device)):
-        x, y = torch.ones(1, 3, device=where), torch.ones(4, 3, device=where)
-        for call in (torch.add, torch.maximum):
-            with pytest.raises(RuntimeError, match=r"shape \[1, 3\] doesn't match .* \[4, 3\]"):
-                call(x, y, out=x)
-        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
-            torch.add(x, y, out=torch.ones(1, device=where).expand(3))
-        assert x.shape == (1, 3)
-
-
 @pytest.mark.parametrize("shift", [lambda x, n: x << n, lambda x, n: x >> n])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_pythons_shifts(device: Any, shift: Any, dtype: Any) -> None:
