@@ -22,8 +22,8 @@ from ocl_backend.runtime import capture, launch, shim
 class FaultRule(NamedTuple):
     """An operator's error: its type and text on the CPU, and whether -1 means the last item.
 
-    A text without `{index}` is about values: which one was wrong is not told. Without `noun` the text
-    is told as it is.
+    A text without `{index}` is about values: which one was wrong is not told. Without `noun` the
+    text is told as it is.
     """
 
     error: type[Exception]
@@ -60,8 +60,8 @@ RULES: dict[str, FaultRule] = {
     ),
     "embedding_bag first": FaultRule(
         RuntimeError,
-        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position "
-        "0. However, got {index}",
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+        "position 0. However, got {index}",
         noun="",
     ),
     "embedding_bag last": FaultRule(

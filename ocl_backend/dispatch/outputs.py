@@ -74,9 +74,17 @@ def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[
         out: to be written.
         shape: of the result: the operands', broadcast.
         operands: what is read.
+
+    Raises:
+        RuntimeError: another shape would also be that of an operand, or items share a place.
     """
     if out.shape == shape:
         return out
+    if any(x is out for x in operands):
+        raise RuntimeError(
+            f"output with shape {[*out.shape]} doesn't match the broadcast shape {[*shape]}"
+        )
+    check_written("out", out)
     return resized(out, shape).as_strided_(shape, elementwise_strides(shape, operands))
 
 

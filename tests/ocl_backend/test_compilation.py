@@ -108,9 +108,9 @@ def test_operators_behind_a_break_are_not_traced() -> None:
         total = 0
         for row in x.unbind(0):
             if row.sum() > 0:
-                total = total + row
+                total += row
             else:
-                total = total - row.flip(0)
+                total -= row.flip(0)
         return total
 
     x = torch.tensor([[1.0, 2.0], [-3.0, 1.0], [2.0, -5.0], [0.5, 0.25]])

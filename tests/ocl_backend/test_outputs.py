@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.ocl_backend.cpu_twin import agree, refuse_alike
+from tests.ocl_backend.cpu_twin import agree, place, refuse_alike
 
 X = torch.tensor([[0.5, -1.5, 2.0], [3.0, 0.25, -4.0], [1.0, 2.0, 3.0]])
 
@@ -72,3 +72,15 @@ def test_outputs_are_refused(device: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["products to float64", "sorted items", "masked items"])
 def test_outputs_of_large_calls_are_refused(device: Any, name: str) -> None:
     refuse_alike(device, REFUSED[name], torch.ones(200, 200))
+
+
+def test_an_output_that_is_an_input_keeps_its_shape(device: Any) -> None:
+    """A new shape would be the input's, too, whose items are read by it."""
+    for where in ("cpu", place(device)):
+        x, y = torch.ones(1, 3, device=where), torch.ones(4, 3, device=where)
+        for call in (torch.add, torch.maximum):
+            with pytest.raises(RuntimeError, match=r"shape \[1, 3\] doesn't match .* \[4, 3\]"):
+                call(x, y, out=x)
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            torch.add(x, y, out=torch.ones(1, device=where).expand(3))
+        assert x.shape == (1, 3)
