@@ -25,8 +25,8 @@ Bits = NDArray[np.uint32]
 Walk = Callable[[NDArray[np.void], NDArray[np.int32], NDArray[np.float32]], NDArray[np.float32]]
 """Given nodes as `NODE`, roots and up to `ROWS` rows, returns what trees add, [rows, trees]."""
 NODE = np.dtype([("value", "f4"), ("column", "u2"), ("left", "u1"), ("right", "u1")])
-"""A node for compiled code: its threshold, or what a leaf adds; the children are so many nodes
-behind it, and a leaf has none."""
+"""A node for compiled code: its threshold, or what a leaf adds; and the distance in nodes to either
+child, which follow it. It is 0 in a leaf."""
 
 _compiled: list[Walk] = []
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import Any
 
 import pytest
 
 from oclgen.families import preferred
+from oclgen.family import outlined
 from oclgen.limits import Limits
 from oclgen.predictor.model import predict
 from oclgen.problem import ConvProblem, GemmProblem, Problem
@@ -39,15 +41,28 @@ def test_a_family_is_asked_for_its_guesses_once(
 
 
 @pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_candidate_is_planned_once(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_is_outlined_once(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = list(guesses(PRODUCT, limits))
-    planned: Counter[Variant] = Counter()
-    plan = Variant.plan
+    asked: Counter[Variant] = Counter()
+    outline = Variant.outline
 
     def counted(variant: Variant, problem: Problem) -> Any:
-        planned[variant] += 1
-        return plan(variant, problem)
+        asked[variant] += 1
+        return outline(variant, problem)
 
-    monkeypatch.setattr(Variant, "plan", counted)
+    monkeypatch.setattr(Variant, "outline", counted)
     assert predict(PRODUCT, candidates, limits) is not None
-    assert planned == Counter(candidates)
+    assert asked == Counter(candidates)
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+def test_what_said_what_it_needs_is_predicted_without_a_plan(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlined.cache_clear()
+    found = [one for one in guesses(PRODUCT, limits) if one.config.outline(PRODUCT)]
+    assert found
+    made = outlined.cache_info().misses
+    monkeypatch.setattr(Variant, "plan", None)
+    assert inf not in (predict(PRODUCT, found, limits) or [inf])
+    assert outlined.cache_info().misses == made

@@ -147,9 +147,9 @@ def _sliced(config: Any, problem: ConvProblem) -> Any:
     return replace(config, split_k=least) if getattr(config, "split_k", least) < least else config
 
 
-def _summed(product: Outline, problem: ConvProblem, split_k: int) -> Outline:
+def _summed(product: Outline | None, problem: ConvProblem, split_k: int) -> Outline | None:
     """Return a product's outline, in which `_sum` is the last launch where images are added."""
-    if not is_summed(problem):
+    if product is None or not is_summed(problem):
         return product
     return product._replace(launches=(*product.launches[:-1], _sum(problem, split_k)))
 
@@ -217,8 +217,7 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         def outline(self, problem: ConvProblem) -> Outline | None:
             """Return the product's outline, with the sum of the planes of all images."""
-            found: Outline | None = super().outline(_product(problem))
-            return found and _summed(found, problem, self.split_k)
+            return _summed(super().outline(_product(problem)), problem, self.split_k)
 
         def in_registers(self, problem: ConvProblem) -> Registers | None:
             """Return how the product fills a processor's registers."""
@@ -234,12 +233,17 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
             why: str | None = super().bound_sizes(_product(problem))
             return why
 
-    default = Config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
+    return _face(gemm, Config)
+
+
+def _face(gemm: Family, config: Any) -> ConvAsGemm:
+    """Return the family whose configs are `config`, with traits and default of `gemm`."""
+    default = config(**{name: getattr(gemm.DEFAULT, name) for name in _names(gemm)})
     packing, rank = gemm.TRAITS.packing, gemm.TRAITS.conv_rank
     assert rank is not None, f"{gemm.NAME} declares no conv_rank"
-    own = packing and Config(**values_of(packing))
+    own = packing and config(**values_of(packing))
     traits = replace(gemm.TRAITS, rank=rank, conv_rank=None, packing=own)
-    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, Config, default)
+    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, config, default)
 
 
 def _names(gemm: Family) -> list[str]:

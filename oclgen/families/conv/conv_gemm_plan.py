@@ -273,7 +273,16 @@ def spread_of(
     product: Product,
     local_bytes: int,
 ) -> Spread:
-    """Return the sizes of the product's launch, of which `launch_of` names the arguments."""
+    """Return the sizes of the product's launch.
+
+    Args:
+        kernel: its name.
+        problem: what the plan computes.
+        tiles: tile of C and work-items.
+        split_k: slices of the reduction.
+        product: where operands lie.
+        local_bytes: local memory of a work-group.
+    """
     across, down = (problem.groups, 1) if _groups_first(problem) else (1, problem.groups)
     across *= ceil_div(product.m, tiles.m) * ceil_div(product.n, tiles.n)
     return Spread(

@@ -107,7 +107,13 @@ def _sum_of_planes(problem: GemmProblem, split_k: int) -> Launch:
 def with_sum(
     problem: GemmProblem, split_k: int, product: AnyLaunch
 ) -> tuple[Launch | AnyLaunch, ...]:
-    """Return a product's launch and, where k is split, the one that adds its planes."""
+    """Return a product's launch and, where k is split, the one that adds its planes.
+
+    Args:
+        problem: the product.
+        split_k: slices of k.
+        product: its launch.
+    """
     return (product,) if split_k == 1 else (product, _sum_of_planes(problem, split_k))
 
 
