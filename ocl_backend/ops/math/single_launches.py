@@ -119,7 +119,7 @@ long below(const long n, const long columns)
 def _positions(dtype: torch.dtype, upper: bool) -> Kernel:
     body = POSITIONS.replace("BEFORE", "UPPER" if upper else "LOWER")
     body = body.replace("FIRST", "clamp(low + offset, 0L, columns)" if upper else "0")
-    operands = (
+    operands: tuple[Operand | Scalar, ...] = (
         Operand("k", role="position"), Operand("out", dtype, "address", "long"),
         *(Scalar(name, "long") for name in ("rows", "columns", "offset", "many")),
     )  # fmt: skip
