@@ -33,7 +33,7 @@ from oclgen.render import rendered
 MOST_PARTS = 2048
 """Shares of the items, at most: a group adds up the counts of those before its own."""
 
-Rule = Literal["nonzero", "change"]
+Chosen = Literal["nonzero", "change"]
 
 
 class Selected(NamedTuple):
@@ -46,7 +46,7 @@ class Selected(NamedTuple):
 class Form(NamedTuple):
     """What the kernels' texts depend on; the template's legend explains it."""
 
-    rule: Rule
+    rule: Chosen
     mask: torch.dtype
     values: torch.dtype | None
     walks: tuple[tuple[str, int], ...]
@@ -60,7 +60,7 @@ def serve(limits: Limits) -> bool:
 
 
 def select(
-    mask: Tensor, rule: Rule, x: Tensor | None = None, shape: Sequence[int] = (),
+    mask: Tensor, rule: Chosen, x: Tensor | None = None, shape: Sequence[int] = (),
     most: int | None = None,
 ) -> Selected:  # fmt: skip
     """Return what is selected, in row-major order; waits for how much it is.
