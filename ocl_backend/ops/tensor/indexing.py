@@ -131,7 +131,8 @@ def index_put_(
     if mask is not None and values.numel() == 1 and x.is_floating_point():
         check_written("index_put", x)
         rest = (1,) * (x.dim() - mask.dim())  # to fill where a mask holds waits for nothing
-        return x.masked_fill_(mask.view(*mask.shape, *rest), values.reshape(()))
+        value = values.item() if values.is_cpu else values.reshape(())
+        return x.masked_fill_(mask.view(*mask.shape, *rest), value)
     shape, locate = locate_indices(x, indices, "index_put")
     if prod(shape):
         write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")
