@@ -15,9 +15,8 @@ import torch
 REPLAYING = ("reduce-overhead", "max-autotune")
 """The modes in which torch replays graphs."""
 UNTRACED = (
-    "oclgen", "tuned_db", "ocl_backend.dispatch", "ocl_backend.ops.sequence.recurrent_network",
-    "ocl_backend.ops.norm.rms_norm",
-    "ocl_backend.ops.sequence.recurrent_layer",
+    "oclgen", "tuned_db", "ocl_backend.dispatch", "ocl_backend.dtypes", "ocl_backend.fusion",
+    "ocl_backend.kernels", "ocl_backend.ops", "ocl_backend.runtime.launch",
 )  # fmt: skip
 """Packages and modules that no program calls by itself, only the operators that it calls."""
 

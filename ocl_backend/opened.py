@@ -14,6 +14,7 @@ import torch
 
 import ocl_autoload
 from ocl_backend import module, ops, printing
+from ocl_backend.dispatch import walked
 from ocl_backend.fusion import held
 from ocl_backend.ops.norm import nested_layer_norm, rms_norm
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
@@ -30,6 +31,7 @@ def _open() -> None:
     memory.open_devices()
     library.ocl_open_later(None, 0)
     generators.open_generators(ocl_autoload.seed)
+    walked.register()
     held.register()
     pending.register()
     copies.register()

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
-from oclgen.plan import Needs, Plan, ceil_div
+from oclgen.plan import Needs, Outline, Plan, ceil_div
 from oclgen.problem import GemmProblem, Problem, has_volume
 from oclgen.registers import Registers
 
 LONGEST_SUM = 200 * 1024
 """Products that one fp32 accumulator adds. Its rounding grows with their root, from 5.9e-6 of the
 sum at 100,352 products to 1.16e-5 at 401,408, and fp32 is allowed 1e-5."""
+
+OUTLINES = 64
+"""LRU bound: more than the candidates for one problem."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,16 @@ class BaseConfig:
 
         Launches whose sizes no parameter changes, which pack or add, may be left out.
         """
-        raise NotImplementedError
+        outline = outlined(self, problem)
+        assert outline is not None, f"{type(self)} says neither needs nor outline"
+        return outline.needs
+
+    def outline(self, problem: Any) -> Outline | None:
+        """Return the plan without texts and arguments, None where only the plan tells its sizes.
+
+        Dispatch then asks a candidate for it twice, and plans what it chooses alone.
+        """
+        return None
 
     def in_registers(self, problem: Any) -> Registers | None:
         """Return how the inner loop fills a processor's registers, None where that is not known."""
@@ -188,6 +201,12 @@ class BaseConfig:
         if bound := problem.free - self.FREE:
             return f"its kernels are written for one {' and '.join(sorted(bound))}, which are free"
         return None
+
+
+@lru_cache(maxsize=OUTLINES)
+def outlined(config: BaseConfig, problem: Any) -> Outline | None:
+    """Return the config's outline: what it needs is asked first, and then its features."""
+    return config.outline(problem)
 
 
 class Family(Protocol):

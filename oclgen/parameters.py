@@ -115,8 +115,9 @@ def out_of_range(config: Any) -> str | None:
     """Say with its value which parameter of a config is out of range, or None."""
     kind: Any = type(config)
     for parameter in parameters(kind):
-        if reason := parameter.why_not(getattr(config, parameter.name)):
-            return reason
+        value, bound = getattr(config, parameter.name), parameter.bound
+        if type(value) is not parameter.type or (bound is not None and bound.why_not(value)):
+            return parameter.why_not(value)
     return None
 
 

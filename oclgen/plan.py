@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 
 class Buffer(NamedTuple):
@@ -99,6 +99,29 @@ class Launch:
         """The program's OpenCL C."""
         return str(self.text)
 
+    @property
+    def spread(self) -> Spread:
+        """Its sizes."""
+        return Spread(self.kernel, self.global_size, self.local_size, self.local_bytes)
+
+
+class Spread(NamedTuple):
+    """How a launch is spread over a device, without its text and arguments: as `Launch` has it."""
+
+    kernel: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    local_bytes: int = 0
+
+    @property
+    def frame(self) -> Frame:
+        """What it asks of a device."""
+        return Frame(self.kernel, self.local_size, self.local_bytes)
+
+    def launch(self, text: str | LazyText, args: tuple[Arg, ...]) -> Launch:
+        """Return the launch that is spread so."""
+        return Launch(text, self.kernel, self.global_size, self.local_size, args, self.local_bytes)
+
 
 class Frame(NamedTuple):
     """What a launch asks of a device beside its arguments: sizes, as `Launch` has them."""
@@ -113,6 +136,26 @@ class Needs(NamedTuple):
 
     frames: tuple[Frame, ...]
     workspaces: tuple[tuple[str, int], ...] = ()
+
+
+class Outline(NamedTuple):
+    """A plan whose main launches have neither text nor arguments, as `Plan` has the rest.
+
+    A candidate is predicted by it: text and arguments are most of what a plan costs the host.
+    """
+
+    launches: tuple[Launch | Spread, ...]
+    workspaces: tuple[tuple[str, int], ...] = ()
+    counters: int = 0
+
+    @property
+    def needs(self) -> Needs:
+        """What it asks of a device; launches that pack or add are left out."""
+        frames = (one.frame for one in self.launches if isinstance(one, Spread))
+        return Needs(tuple(frames), self.workspaces)
+
+
+AnyLaunch = TypeVar("AnyLaunch", bound=Launch | Spread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from oclgen.family import Family
+from oclgen.family import Family, outlined
 from oclgen.limits import Limits, first_broken
 from oclgen.parameters import ConfigError, Parameter, parameters, read, values_of
-from oclgen.plan import Plan
+from oclgen.plan import Outline, Plan
 from oclgen.problem import Problem
 
 LONGEST = 2000
@@ -78,6 +78,10 @@ class Variant:
     def plan(self, problem: Problem) -> Plan:
         """Return the launch plan; ask `why_not` first."""
         return _family(self.family).plan(problem, self.config)
+
+    def outline(self, problem: Problem) -> Plan | Outline:
+        """Return the plan, without texts and arguments where the family knows its sizes alone."""
+        return outlined(self.config, problem) or self.plan(problem)
 
     def for_another(self, problem: Problem, limits: Limits) -> Variant:
         """Return the variant that a winner for one problem suggests for another.

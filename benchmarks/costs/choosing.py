@@ -5,7 +5,7 @@
 The problems of a table are chosen for as dispatch does, by the package's records, guesses and
 model, for the device that the table is of: none has to be there. The process is warm, each problem
 is new to it, since what families keep of problems is forgotten before each choice, and the least of
-the rounds counts, in time of the thread.
+the rounds counts, in time of the thread. The shim walks the model's trees, as it does at dispatch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from statistics import median
 from time import thread_time
 from typing import Any
 
+from ocl_backend.dispatch import walked
+from oclgen.family import outlined
 from oclgen.keys import parse_key
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
@@ -52,6 +54,7 @@ def costs(
         problems: each is chosen for in every round.
         rounds: of which the least time counts.
     """
+    walked.register()
     chooser = Chooser(None, info, limits)
     offered = {problem: list(guesses(problem, limits)) for problem in problems}
     asked: tuple[Callable[[Problem], object], ...] = (
@@ -88,4 +91,4 @@ def _kept() -> list[Any]:
         for one in vars(module).values()
         if hasattr(one, "cache_parameters") and one.cache_parameters()["maxsize"]
     }
-    return [*found.values(), amounts_of, product_of]
+    return [*found.values(), outlined, amounts_of, product_of]

@@ -37,7 +37,7 @@ def main(networks: Sequence[str], batch: int, device: int) -> None:
     """Print a line for each process.
 
     Args:
-        networks: torchvision's names.
+        networks: torchvision's names, or `timm.NAME`.
         batch: images.
         device: index.
     """
@@ -76,7 +76,7 @@ def first_steps(network: str, batch: int, device: int) -> dict[str, float]:
     """Return what the first steps of this process cost: seconds and numbers of programs.
 
     Args:
-        network: torchvision's name.
+        network: torchvision's name, or `timm.NAME`.
         batch: images.
         device: index.
     """

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.tasks.networks import CLASSES, SIZE, models_beside, precision
+from benchmarks.tasks.classifiers import CLASSES, SIZE, models_beside
+from benchmarks.tasks.networks import precision
 
 MIB = 2**20
 

@@ -16,8 +16,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from benchmarks.tasks.classifiers import CLASSES, SIZE, models_beside
 from benchmarks.tasks.draw import Draw, distinct
-from benchmarks.tasks.networks import CLASSES, SIZE, models_beside
 from benchmarks.tasks.task import Task
 from oclgen.limits import Limits
 

@@ -18,8 +18,8 @@ from functools import lru_cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from benchmarks.tasks.classifiers import models_beside
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
-from benchmarks.tasks.networks import models_beside
 from benchmarks.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Whole networks of torchvision, chosen and drawn, through torch on either side.
+"""Whole networks, chosen of torchvision and drawn of timm, too, through torch on either side.
 
     python -m benchmarks networks --networks resnet18,alexnet --batch 8 --check
 
@@ -11,16 +11,14 @@ of them (single tensors may be nothing but rounding).
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.tasks.classifiers import CLASSES, SIZE, Classifier, classifiers, made
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
 from benchmarks.tasks.task import Task
 from benchmarks.timing import Call
@@ -34,38 +32,39 @@ HALF = ("resnet50",)
 """Those that are measured in bf16 too, where there are matrix units."""
 MODES = ("eval", "train")
 BATCH = {"cpu": 8, "gpu": 64, "other": 8}
-SIZE, CLASSES = 224, 1000
 CHECKED = 2
 """Images of the comparison with the CPU."""
-CLASSIFIERS = Path(__file__).parents[1] / "data/classifiers.csv"
-"""torchvision's classifiers and their GFLOPs per image. Those are left out that return more than
-scores in training (GoogLeNet, Inception) or want larger images (Swin v2)."""
+USUAL = Classifier(SIZE, 0.0)
+"""Images of a network that is not in the table."""
 DRAWN = 3
 """Networks that a seed draws; each is measured in all modes."""
-MOST_GFLOPS = {"cpu": 5.0, "gpu": 20.0, "other": 5.0}
-"""Operations per image of a drawn network, at most."""
+MOST_GMACS = {"cpu": 5.0, "gpu": 20.0, "other": 5.0}
+"""1e9 multiply-adds per image of a drawn network, at most."""
 
 
-def drawn(seed: int, count: int, kind: str) -> list[tuple[str, int]]:
-    """Return different (network, batch), of torchvision's classifiers for a kind of device.
+class Drawn(NamedTuple):
+    """A network, its images, and the dtype it is measured in where there are matrix units."""
+
+    name: str
+    batch: int
+    dtype: str
+
+
+def drawn(seed: int, count: int, kind: str) -> list[Drawn]:
+    """Return different networks of torchvision and timm for a kind of device.
 
     Args:
         seed: equal seeds give equal networks.
         count: networks.
         kind: "cpu" or "gpu": how large they are.
     """
-    names = [name for name, gflops in classifiers().items() if gflops <= MOST_GFLOPS[kind]]
+    names = [name for name, one in classifiers().items() if one.gmacs <= MOST_GMACS[kind]]
     return distinct("networks", seed, count, partial(_any_network, names, BATCH[kind]))
 
 
-def classifiers() -> dict[str, float]:
-    """Return GFLOPs per image of the networks that may be drawn, by name."""
-    with CLASSIFIERS.open(newline="") as file:
-        return {row["network"]: float(row["gflops"]) for row in csv.DictReader(file)}
-
-
-def _any_network(names: list[str], most_images: int, random: Random) -> tuple[str, int]:
-    return random.choice(names), log_uniform(random, 1, most_images)
+def _any_network(names: list[str], most_images: int, random: Random) -> Drawn:
+    name, batch = random.choice(names), log_uniform(random, 1, most_images)
+    return Drawn(name, batch, random.choice(("fp32", "bf16")))
 
 
 def tasks(
@@ -77,16 +76,18 @@ def tasks(
         limits: of the device.
         draw: how many networks are drawn at random, and their seed.
         batch: images; 0: as many as usual for the kind of device.
-        names: torchvision's names.
+        names: torchvision's, or `timm.NAME`.
     """
     images = batch or BATCH[limits.kind]
-    half = [name for name in names if name in HALF and "mma" in limits.instructions]
+    has_units = "mma" in limits.instructions
+    half = [name for name in names if name in HALF and has_units]
     for name, dtype in [*((name, "fp32") for name in names), *((name, "bf16") for name in half)]:
         for mode in MODES:
             yield _task(name, mode, images, dtype, "networks")
-    for name, any_batch in drawn(draw.seed, draw.of(DRAWN), limits.kind):
+    for one in drawn(draw.seed, draw.of(DRAWN), limits.kind):
+        dtype = one.dtype if has_units else "fp32"
         for mode in MODES:
-            yield _task(name, mode, batch or any_batch, "fp32", "drawn networks", draw.seed)
+            yield _task(one.name, mode, batch or one.batch, dtype, "drawn networks", draw.seed)
 
 
 def _task(
@@ -98,23 +99,11 @@ def _task(
     return Task("networks", key, (f"{group} {mode}{also}",), 0, dtype, 0.0, 0.0, what, seed)
 
 
-def models_beside(device: str, library: str = "torchvision.models") -> Any:
-    """Return a library of models; beside CUDA `ocl` stays out, for torch has one accelerator.
-
-    Args:
-        device: torch's name of what computes.
-        library: module; all of them import torchvision.
-    """
-    if device != "cuda":
-        import ocl_backend  # noqa: F401 (lets torchvision be imported beside any build of torch)
-    return import_module(library)
-
-
 def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> Call:
     """Return a step of the network on `device`, with random weights and images.
 
     Args:
-        name: torchvision's.
+        name: torchvision's, or `timm.NAME`.
         mode: "eval" or "train".
         batch: images.
         device: torch's name of it.
@@ -122,15 +111,22 @@ def step(name: str, mode: str, batch: int, device: str, dtype: str = "fp32") -> 
     """
     import torch
 
-    models = models_beside(device)
     with torch.device(device):
-        model = getattr(models, name)(weights=None)
-    images = torch.randn(batch, 3, SIZE, SIZE)
+        model = made(name, device)
+    images = _images(name, batch)
     if dtype != "fp32":
-        model, images = (each.to(memory_format=torch.channels_last) for each in (model, images))
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        images = images.to(memory_format=torch.channels_last)
     if mode == "eval":
         return _evaluation(model, images, device, dtype)
     return _training(model, images, torch.randint(0, CLASSES, (batch,)), device, dtype)
+
+
+def _images(name: str, batch: int) -> Tensor:
+    import torch
+
+    side = classifiers().get(name, USUAL).side
+    return torch.randn(batch, 3, side, side)
 
 
 def precision(device: str, dtype: str) -> AbstractContextManager[None]:
@@ -181,17 +177,16 @@ def operations(name: str, mode: str, batch: int) -> float:
     Training counts three times what evaluation does: a gradient is two products of that size.
 
     Args:
-        name: torchvision's.
+        name: torchvision's, or `timm.NAME`.
         mode: "eval" or "train".
         batch: images.
     """
-    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     # made on the CPU: some networks read numbers of tensors while they are made, as regnets do
-    network = getattr(models_beside("meta"), name)(weights=None).to("meta")
+    network = made(name, "meta").to("meta")
     with FlopCounterMode(display=False) as counted:
-        network(torch.empty(batch, 3, SIZE, SIZE, device="meta"))
+        network(_images(name, batch).to("meta"))
     return float(counted.get_total_flops()) * (3 if mode == "train" else 1)
 
 
@@ -199,7 +194,7 @@ def error(name: str, mode: str, device: str, dtype: str = "fp32") -> float:
     """Return how far scores (eval) or gradients (train) are from the CPU's in fp32.
 
     Args:
-        name: torchvision's.
+        name: torchvision's, or `timm.NAME`.
         mode: "eval" or "train".
         device: torch's name of it.
         dtype: "fp32", or what autocast computes in.
@@ -210,8 +205,8 @@ def error(name: str, mode: str, device: str, dtype: str = "fp32") -> float:
     import torch
 
     torch.manual_seed(0)
-    network = getattr(models_beside(device), name)(weights=None)
-    images, labels = torch.randn(CHECKED, 3, SIZE, SIZE), torch.randint(0, CLASSES, (CHECKED,))
+    network = made(name, device)
+    images, labels = _images(name, CHECKED), torch.randint(0, CLASSES, (CHECKED,))
     sides = (("cpu", "fp32"), (device, dtype))
     both = [_judged(network, mode, images, labels, *side) for side in sides]
     if mode == "eval":

@@ -22,7 +22,8 @@ from ocl_backend.runtime import capture, launch, shim
 class FaultRule(NamedTuple):
     """An operator's error: its type and text on the CPU, and whether -1 means the last item.
 
-    A text without `{index}` is about values: which one was wrong is not told.
+    A text without `{index}` is about values: which one was wrong is not told. Without `noun` the text
+    is told as it is.
     """
 
     error: type[Exception]
@@ -32,6 +33,8 @@ class FaultRule(NamedTuple):
 
     def told_later(self, name: str) -> str:
         """Return the text of operator `name` for the next call that waits, with the same fields."""
+        if not self.noun:
+            return f"{name.split()[0]}: {self.text}"
         if "{index}" not in self.text:
             return f"{name}: {self.text}"
         bounds = BOUNDS.replace("index", self.noun, 1)
@@ -54,6 +57,17 @@ RULES: dict[str, FaultRule] = {
     "embedding_bag": FaultRule(
         RuntimeError,
         "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {index}",
+    ),
+    "embedding_bag first": FaultRule(
+        RuntimeError,
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position "
+        "0. However, got {index}",
+        noun="",
+    ),
+    "embedding_bag last": FaultRule(
+        RuntimeError,
+        "offsets[-1] can not be greater than input's length {size} but got offsets[-1] of {index}",
+        noun="",
     ),
     "gather": FaultRule(RuntimeError, BOUNDS),
     "scatter": FaultRule(RuntimeError, BOUNDS),

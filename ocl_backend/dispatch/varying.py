@@ -170,7 +170,18 @@ def typical(problem: Known) -> Known:
     """Return the problem by which a variant is chosen: free sizes are their range's largest."""
     if not problem.free:
         return problem
-    return with_sizes(problem, {name: _largest(getattr(problem, name)) for name in problem.free})
+    sizes = tuple((name, _largest(getattr(problem, name))) for name in sorted(problem.free))
+    others = _others(cast(Hashable, type(problem)), tuple(name for name, _ in sizes))
+    found = _typical.get(key := (type(problem), sizes, others(problem)))
+    if found is None:
+        if len(_typical) >= MOST_SHAPES:
+            _typical.clear()
+        found = _typical[key] = with_sizes(problem, dict(sizes))
+    return cast(Known, found)
+
+
+_typical: dict[Hashable, Problem] = {}
+"""Typical problems by kind, free sizes and all else: to make one takes some 50 us."""
 
 
 def plan(variant: Variant, problem: Problem) -> Plan:

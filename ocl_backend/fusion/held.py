@@ -99,7 +99,11 @@ class Rule:
     ways: tuple[Way, ...]
     follows: bool = True
     begins: bool = True
-    loose: Loose | None = None
+
+    @property
+    def loose(self) -> Loose | None:
+        """What a loose chain needs of the call; None: it may not be a link of one."""
+        return None
 
     @cached_property
     def calls(self) -> dict[tuple[Prepared, bool], Held]:
@@ -159,8 +163,8 @@ class Held(Prepared):
         kinds = [*FOLLOWERS]
         before = [kind for kind in kinds if rule.follows and rule.kind in FOLLOWERS[kind]]
         ways = list(rule.ways)
-        if rule.loose is not None:
-            ways.append(Way(rule.result, rule.loose.reads, rule.loose.writes))
+        if (loose := rule.loose) is not None:
+            ways.append(Way(rule.result, loose.reads, loose.writes))
         places = [
             place
             for way in ways
@@ -180,7 +184,7 @@ class Held(Prepared):
             ctypes.c_int64(_dtypes.setdefault(rule.dtype, len(_dtypes))),
             ctypes.c_uint32(rule.result),
             ctypes.c_int(rule.begins and bool(rule.ways)),
-            ctypes.c_int(rule.loose is not None),
+            ctypes.c_int(loose is not None),
             ctypes.c_uint32(len(ways)),
             (ctypes.c_uint32 * len(places))(*places),
         )
@@ -269,8 +273,9 @@ def _run(words: Any, launches: int, ran: Any) -> None:
 def _enqueue(steps: list[Step]) -> int:
     first, *after = steps
     if first.way < 0:
-        assert first.rule.loose is not None  # the shim holds no other loosely
-        first.rule.loose.run(steps, [step.way == DROPPED for step in steps])
+        loose = first.rule.loose
+        assert loose is not None  # the shim holds no other loosely
+        loose.run(steps, [step.way == DROPPED for step in steps])
         return len(steps)
     if after:
         return 1 + first.rule.fuse(first, after)

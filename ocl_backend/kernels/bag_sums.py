@@ -5,6 +5,7 @@ A sum is rounded once, and no row is written anywhere before it is added.
 
 from __future__ import annotations
 
+import textwrap
 from functools import cache
 
 import torch
@@ -23,7 +24,18 @@ from oclgen.plan import ceil_div
 MOST_IN_BAG = 64
 """Indices of a bag, on average, that a GPU's work-item adds one after the other."""
 
-BODY = """\
+OFFSETS = f"""\
+const long first_offset = LOAD_offsets(0), last_offset = LOAD_offsets(starts - 1);
+if (first_offset != 0)
+    note_fault(faults_data, {faults.NUMBERS["embedding_bag first"]}, first_offset, count, 0);
+if (last_offset > count)
+    note_fault(faults_data, {faults.NUMBERS["embedding_bag last"]}, last_offset, count, 0);
+"""
+"""Notes offsets that torch refuses."""
+BODY = f"""\
+if (bag == 0 && first == 0) {{
+{textwrap.indent(OFFSETS, "    ")}\
+}}
 const long begin = clamp(LOAD_offsets(bag), 0L, count);
 const long end = bag + 1 < starts ? clamp(LOAD_offsets(bag + 1), begin, count) : count;
 const long last = min(first + PIECE, columns);
@@ -122,6 +134,30 @@ def sum_bags(
     launch(kernel, shape, given, {**still, "bag": (1, 0), "first": (0, piece)})
     faults.check(device)
     return out
+
+
+def check_offsets(offsets: Tensor, count: int) -> None:
+    """Refuse offsets that do not begin with 0, or end behind the indices.
+
+    Args:
+        offsets: at least one.
+        count: of the indices.
+    """
+    device = offsets.get_device()
+    given = offsets.contiguous(), faults.record(device), count, len(offsets)
+    launch(_checking(offsets.dtype), (1,), given, {"offsets": (0,), "faults": (0,)})
+    faults.check(device)
+
+
+@cache
+def _checking(offset: torch.dtype) -> Kernel:
+    parameters = (
+        Operand("offsets", offset, "address", "long"),
+        Operand("faults", torch.int64, "address", "long"),
+        Scalar("count", "long"),
+        Scalar("starts", "long"),
+    )
+    return Kernel("bag_offsets", "long", parameters, OFFSETS, faults.NOTE, scalar_only=True)
 
 
 @cache

@@ -1,7 +1,7 @@
 <%doc>
 What both kernels of batch normalisation share: arguments, and what they make of items. Defs for other
 templates, no text of its own; the legend stands at the head of `batch_norm`. `counts` are the names
-of sizes: ints, the last arguments.
+of sizes: ints, the last arguments. A launch has no doubles, so those come as their bits.
 </%doc>
 <%!
     from ocl_backend.kernels import vectors
@@ -9,6 +9,7 @@ of sizes: ints, the last arguments.
     from ocl_backend.kernels.vectors import in_type
 %>\
 <%def name="arguments()">\
+<% number, given = ("long", "_given") if dtype.value == "double" else ("float", "") %>\
     const __global ${dtype.storage} *restrict x, const long x_start,
 % if direction == "fwd":
     __global ${dtype.storage} *restrict y, const long y_start,
@@ -29,9 +30,12 @@ of sizes: ints, the last arguments.
     __global ${param.storage} *restrict save_mean, const long save_mean_start,
     __global ${param.storage} *restrict save_invstd, const long save_invstd_start,
     __global ${dtype.value} *restrict partial, const long partial_start,
-    const float eps, const float momentum${"".join(f", const int {name}" for name in counts)})
+    const ${number} eps${given}, const ${number} momentum${given}${"".join(f", const int {name}" for name in counts)})
 </%def>
 <%def name="starts()">\
+% if dtype.value == "double":
+    const double eps = as_double(eps_given), momentum = as_double(momentum_given);
+% endif
     x += x_start;
 % if direction == "fwd":
     y += y_start;

@@ -262,7 +262,7 @@ def _prepared(
         *(Pointer(dtype.item_bytes),) * kind.images,
         *(Pointer(param.item_bytes),) * params,
         Pointer(partial_bytes),
-        *(Varying("float"),) * 2,
+        *(Varying("long" if dtype.value == "double" else "float"),) * 2,
         *map(np.uint32, counts.values()),  # an int's bytes, too
     ]
     name = f"batch_norm_{kind.direction}"
@@ -283,7 +283,7 @@ class PreparedNorm:
         self._sequences = {self._chooses: _sequence(kind, self._chooses)}
 
     def __call__(self, *values: float) -> None:
-        """Enqueue the launches: with the pointers, eps and momentum.
+        """Enqueue the launches: with the pointers, eps and momentum, as `encode` has them.
 
         Raises:
             LaunchError, torch.OutOfMemoryError: as a launch.

@@ -58,6 +58,28 @@ def collapse(shape: Sizes, strides: Sequence[Sizes], lead: int = 0) -> Dimension
     return Dimensions(columns[0], tuple(columns[1:]))
 
 
+def with_long_rows(dims: Dimensions, least: int) -> Dimensions:
+    """Return the dimensions with the longest one innermost where rows are short and lie apart.
+
+    Processors walk a row by vectors. If an operand's items lie apart along a row of a few items,
+    those along the longest dimension are as good lanes, and need fewer divisions.
+
+    Args:
+        dims: outermost first.
+        least: items of a row that is walked as it is.
+    """
+    longest = max(range(len(dims.sizes)), key=dims.sizes.__getitem__)
+    lie_apart = any(steps[-1] not in (0, 1) for steps in dims.strides)
+    if not lie_apart or dims.inner >= least or dims.sizes[longest] < 4 * least:
+        return dims
+    order = [d for d in range(len(dims.sizes)) if d != longest] + [longest]
+
+    def ordered(numbers: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(numbers[d] for d in order)
+
+    return Dimensions(ordered(dims.sizes), tuple(map(ordered, dims.strides)))
+
+
 def merge(dims: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Join neighbours that all operands walk as one dimension, in the order that they have.
 

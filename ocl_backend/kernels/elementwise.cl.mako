@@ -8,6 +8,7 @@ outer     number of collapsed dimensions besides the innermost
 inner     per operand its stride along the innermost: 0, 1 or s (an argument)
 width     items per vector
 steps     vectors each work-item handles, a work-group's width apart; 0: the whole dimension
+alone     whether a work-group is one work-item
 index     type of sizes and strides: int where every item index fits, else long
 block     width -> statements for that many items
 accessors macros for operands that the body addresses itself
@@ -58,6 +59,9 @@ ${line}
 
 ${kernel.helpers}
 
+% if alone:
+__attribute__((reqd_work_group_size(1, 1, 1)))
+% endif
 __kernel void ${kernel.name}_kernel(
 % for p in kernel.parameters:
 % if p in kernel.scalars:

@@ -20,7 +20,14 @@ from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of, encode
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.dimensions import Dimensions, Sizes, broadcast_strides, collapse
+from ocl_backend.kernels.accessors import accessors, at_once
+from ocl_backend.kernels.dimensions import (
+    Dimensions,
+    Sizes,
+    broadcast_strides,
+    collapse,
+    with_long_rows,
+)
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -30,6 +37,10 @@ Role = Literal["input", "output", "inout", "address", "position"]
 
 CHUNK = 4096
 """Items one work-item of a CPU walks: some microseconds, against tenths for starting it."""
+
+
+SHORT_ROW = 8
+"""Items of a row that a processor walks as a row, though items of an operand lie apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +201,13 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
     else:
         layout = collapse(shape, strides, lead.index(True) if any(lead) else 0)
     limits = devices()[device].limits
+    if limits.kind == "cpu" and not (kernel.parts or kernel.scalar_only):
+        layout = with_long_rows(layout, SHORT_ROW)
     geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
     inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
-    text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide)
+    alone = limits.kind == "cpu"
+    text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide, alone)
     return prepare(
         device, text, f"{kernel.name}_kernel", geometry.global_size(layout),
         _arguments(kernel, layout, geometry, inner, np.int64 if wide else np.int32),
@@ -273,8 +287,9 @@ def _arguments(
 
 @cache
 def source(
-    kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool
-) -> str:
+    kernel: Kernel, rank: int, inner: tuple[str, ...], width: int, steps: int, wide: bool,
+    alone: bool = False,
+) -> str:  # fmt: skip
     """Return the OpenCL C of a kernel.
 
     Args:
@@ -285,19 +300,21 @@ def source(
         width: items of a vector.
         steps: vectors of a work-item along the innermost dimension; 0: all of it.
         wide: whether indices need 64 bits.
+        alone: whether a work-group is one work-item.
     """
     widths: dict[DType, int] = {}
     for operand in kernel.operands:
         if operand.role != "position":
-            piece = vectors.width_at_once([operand.type], [operand.items])
+            piece = at_once(operand, alone)
             widths[operand.type] = max(widths.get(operand.type, width), piece)
     return render(
         "elementwise", package="ocl_backend", kernel=kernel,
         prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
-        width=width, steps=steps, index="long" if wide else "int",
-        block=lambda width: block_of_items(kernel, inner, width), accessors=_accessors(kernel),
+        width=width, steps=steps, index="long" if wide else "int", alone=alone,
+        block=lambda width: block_of_items(kernel, inner, width),
+        accessors=accessors(kernel, alone),
     )  # fmt: skip
 
 
@@ -334,42 +351,6 @@ def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str
         if operand.role in ("output", "inout"):
             lines += _store(operand, kernel, kind, width)
     return lines
-
-
-def _accessors(kernel: Kernel) -> list[str]:
-    """Return the macros with which a body reads and writes items of an `address` operand."""
-    lines = []
-    for operand in kernel.operands:
-        if operand.role == "address":
-            data, item = f"{operand.name}_data", operand.type
-            value = operand.value or kernel.value
-            load = vectors.convert(item.value, value, item.load(data, "(at)"), 1)
-            kept = vectors.to_dtype(item, value, "(value)", 1)
-            lines.append(f"#define LOAD_{operand.name}(at) ({load})")
-            lines.append(
-                f"#define STORE_{operand.name}(at, value) {item.store(data, '(at)', kept)}"
-            )
-            if operand.items > 1:
-                lines += _vector_accessors(operand, value)
-    return lines
-
-
-def _vector_accessors(operand: Operand, value: str) -> list[str]:
-    """Return the macros for `items` at once: as many accesses as a GPU needs for them."""
-    data, at, item, items = f"{operand.name}_data", "(at) + ", operand.type, operand.items
-    if operand.anywhere:  # an access asks whether its pointer is aligned
-        data, at = f"({data} + (at))", ""
-    width = vectors.width_at_once([item], [items])
-    starts = range(0, items, width)
-    parts = ", ".join(vectors.load(item, data, f"{at}{k}", "1", width) for k in starts)
-    kept = vectors.vector(item.value, items)
-    load = vectors.convert(item.value, value, f"({kept})({parts})", items)
-    stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
-    for k in starts:
-        digits = "".join(f"{k + i:x}" for i in range(width))
-        stores += vectors.store(item, data, f"{at}{k}", "1", f"stored.s{digits}", width)
-    written = f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}"
-    return [f"#define LOADS_{operand.name}(at) {load}", written]
 
 
 def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:

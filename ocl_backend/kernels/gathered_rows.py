@@ -7,6 +7,7 @@ a whole row of neighbours. Items are moved as bits: to convert narrow floats tak
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -45,23 +46,39 @@ for (int c = 0; c < COLUMNS; ++c)
 ITEMS = """\
 const long last = min(first + CHUNK, inner_size);
 int is_wrong = 0;
-for (long k = first; k < last; ++k) {
+long k = first;
+MANY
+for (; k < last; ++k) {
     long from = target_at + k * inner_target;
 FIND
     STORE_out(out_at + k * inner_out, LOAD_target(from));
 }
-for (long k = first; is_wrong && k < last; ++k) {
+for (k = first; is_wrong && k < last; ++k) {
 INDICES
     NOTE
 }
 """
+MANY = """\
+for (; k + 8 <= last; k += 8) {
+    long8 from = target_at + (k + (long8)(0, 1, 2, 3, 4, 5, 6, 7)) * inner_target;
+FIND
+    STORES_out(out_at + k, (T8)(ITEMS));
+}
+"""
+FIND_MANY = """\
+    const long8 given_{k} = LOADS_index_{k}(index_{k}_at + k);
+    const long8 index_{k} = given_{k} + ((given_{k} >> 63) & (wraps ? size_of_{k} : 0L));
+    is_wrong |= any((index_{k} < 0) | (index_{k} >= size_of_{k}));
+    from += clamp(index_{k}, 0L, size_of_{k} - 1) * step_of_{k};
+"""
+"""Eight dense items: a compiler makes no vectors where it does not know what pointers may meet."""
 FIND = """\
     const long given_{k} = LOAD_index_{k}(index_{k}_at + k * inner_index_{k});
     const long index_{k} = given_{k} + (wraps && given_{k} < 0 ? size_of_{k} : 0);
     is_wrong |= index_{k} < 0 || index_{k} >= size_of_{k};
     from += clamp(index_{k}, 0L, size_of_{k} - 1) * step_of_{k};
 """
-"""No call and no branch, so that the compiler makes vectors of it; faults are noted afterwards."""
+"""No call and no branch; faults are noted afterwards."""
 
 
 class Form(NamedTuple):
@@ -157,7 +174,10 @@ def _kernel(form: Form, work: int) -> Kernel:
         body, along = ROW + (VECTORS if width > 1 else FEW), ["columns"]
         reads = [f"LOAD_index_{k}(index_{k}_at)" for k in numbers]
     else:
+        many = MANY.replace("FIND\n", "".join(FIND_MANY.format(k=k) for k in numbers))
+        many = many.replace("ITEMS", ", ".join(f"LOAD_target(from.s{lane})" for lane in range(8)))
         body = ITEMS.replace("FIND\n", "".join(FIND.format(k=k) for k in numbers))
+        body = body.replace("MANY\n", many if all(form.dense) else "")
         reads = [f"LOAD_index_{k}(index_{k}_at + k * inner_index_{k})" for k in numbers]
         names = ("inner_out", *(f"inner_index_{k}" for k in numbers))
         for name, is_dense in zip(names, form.dense, strict=True):
@@ -172,11 +192,16 @@ def _kernel(form: Form, work: int) -> Kernel:
     }
     for name, text in texts.items():
         body = re.sub(rf"\b{name}\b", text, body)
+    eight = 8 if form.dense and all(form.dense) else 1
+    indices = [
+        replace(p, items=eight, anywhere=True) if p.name.startswith("index_") else p
+        for p in parameters_of(form.indices, "address")
+    ]
     parameters = (
         Operand("first", role="position"),
         Operand("target", form.source, "address", items=width, anywhere=True),
-        *parameters_of(form.indices, "address"),
-        Operand("out", form.out, "address", items=width, anywhere=True),
+        *indices,
+        Operand("out", form.out, "address", items=max(width, eight), anywhere=True),
         *(Scalar(name, "long") for name in along),
     )
     return Kernel("gather_rows", register, parameters, body, PLACE, scalar_only=True, work=work)

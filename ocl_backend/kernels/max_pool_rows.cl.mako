@@ -1,15 +1,15 @@
 <%doc>
-Maxima of 2-d windows and where in the plane they lie, on a processor, or their gradient where channels
-lie last. A work-item makes `share` rows of the result, one behind the other.
+Maxima of windows and where in the volume they lie, on a processor, or their gradient where channels
+lie last. Images are volumes of one slice. A work-item makes `share` rows of the result, one behind the other.
 
 backward    the gradient: each item of x gathers from the windows it lies in
-pixels      whether channels lie innermost in all tensors; else they are planes. A plane's rows are first
+pixels      whether channels lie innermost in all tensors; else they are planes. A window's rows are first
             compared with each other, then along the row that this leaves; of equal items the first one
-            in the plane counts, of several that are no number the last one
+            in the volume counts, of several that are no number the last one
 dtype       DType of x and y
 line        items of such a row with the padding on its sides, at least, and of a vector behind it
 width       items of a vector; rows of planes may have fewer
-kernel, stride, pad, dilation   pairs (h, w)
+kernel, stride, pad, dilation   along (d, h, w)
 </%doc>
 <%!
     import torch
@@ -18,8 +18,8 @@ kernel, stride, pad, dilation   pairs (h, w)
 %>\
 <%
     longs = DTYPES[torch.int64]
-    (kernel_h, kernel_w), (stride_h, stride_w) = kernel, stride
-    (pad_h, pad_w), (dilation_h, dilation_w) = pad, dilation
+    (kernel_d, kernel_h, kernel_w), (stride_d, stride_h, stride_w) = kernel, stride
+    (pad_d, pad_h, pad_w), (dilation_d, dilation_h, dilation_w) = pad, dilation
     widths = sorted({width, 1}, reverse=True)
     lanes = vectors.vector
 %>\
@@ -53,8 +53,8 @@ __kernel void max_pool_rows(
     __global long *restrict indices, const long indices_start,
     __global ${dtype.storage} *restrict y, const long y_start,
 % endif
-    const long rows, const long share, const long channels, const long height, const long width,
-    const long out_h, const long out_w)
+    const long rows, const long share, const long channels, const long depth, const long height,
+    const long width, const long out_d, const long out_h, const long out_w)
 {
     indices += indices_start;
 % if backward:
@@ -71,12 +71,15 @@ __kernel void max_pool_rows(
     const long first = get_global_id(0) * share;
     for (long row = first; row < min(first + share, rows); ++row) {
 % if backward:
-        const int h = row % height + ${pad_h};
-        const long image = row / height * out_h * out_w * channels;
+        const int h = row % height + ${pad_h}, d = row / height % depth + ${pad_d};
+        const long image = row / height / depth * out_d * out_h * out_w * channels;
+        const int first_d = max(d - ${(kernel_d - 1) * dilation_d - stride_d + 1}, 0) / ${stride_d};
+        const int last_d = min(d / ${stride_d}, (int)out_d - 1);
         const int first_h = max(h - ${(kernel_h - 1) * dilation_h - stride_h + 1}, 0) / ${stride_h};
         const int last_h = min(h / ${stride_h}, (int)out_h - 1);
         for (int column = 0; column < width; ++column) {
-            const int w = column + ${pad_w}, here = (h - ${pad_h}) * width + column;
+            const int w = column + ${pad_w};
+            const int here = ((d - ${pad_d}) * height + h - ${pad_h}) * width + column;
             const int first_w = max(w - ${(kernel_w - 1) * dilation_w - stride_w + 1}, 0) / ${stride_w};
             const int last_w = min(w / ${stride_w}, (int)out_w - 1);
             __global ${dtype.storage} *to = grad_x + (row * width + column) * channels;
@@ -84,9 +87,10 @@ __kernel void max_pool_rows(
 % for wide in widths:
 <%self:each name="c" count="channels" wide="${wide}">\
 ${lanes(dtype.value, wide)} sum = 0;
+                for (int od = first_d; od <= last_d; ++od)
                 for (int oh = first_h; oh <= last_h; ++oh) {
                     for (int ow = first_w; ow <= last_w; ++ow) {
-                        const long at = image + (oh * out_w + ow) * channels + c;
+                        const long at = image + ((od * out_h + oh) * out_w + ow) * channels + c;
                         const ${lanes("int", wide)} place = ${vectors.convert("long", "int", vectors.load(longs, "indices", "at", "1", wide), wide)};
                         sum += place == here ? ${vectors.load(dtype, "grad", "at", "1", wide)} : 0;
                     }
@@ -99,7 +103,11 @@ ${lanes(dtype.value, wide)} sum = 0;
         }
 % else:
         const int top = (int)(row % out_h) * ${stride_h} - ${pad_h};
-        const __global ${dtype.storage} *plane = x + row / out_h * height * width${" * channels" if pixels else ""};
+        const int front = (int)(row / out_h % out_d) * ${stride_d} - ${pad_d};
+        const __global ${dtype.storage} *plane =
+            x + row / out_h / out_d * depth * height * width${" * channels" if pixels else ""};
+        const int first_q = front < 0 ? (-front + ${dilation_d - 1}) / ${dilation_d} : 0;
+        const int last_q = min(${kernel_d}, ((int)depth - front + ${dilation_d - 1}) / ${dilation_d});
         const int first_r = top < 0 ? (-top + ${dilation_h - 1}) / ${dilation_h} : 0;
         const int last_r = min(${kernel_h}, ((int)height - top + ${dilation_h - 1}) / ${dilation_h});
 % if pixels:
@@ -113,9 +121,11 @@ ${lanes(dtype.value, wide)} sum = 0;
 <%self:each name="c" count="channels" wide="${wide}">\
 ${lanes("float", wide)} best = -INFINITY;
                 ${lanes("int", wide)} best_at = -1;
+                for (int q = first_q; q < last_q; ++q)
                 for (int r = first_r; r < last_r; ++r) {
+                    const int beside = (front + q * ${dilation_d}) * (int)height + top + r * ${dilation_h};
                     for (int s = first_s; s < last_s; ++s) {
-                        const int at = (top + r * ${dilation_h}) * (int)width + left + s * ${dilation_w};
+                        const int at = beside * (int)width + left + s * ${dilation_w};
                         const ${lanes("float", wide)} value = ${vectors.load(dtype, "plane", "at * channels + c", "1", wide)};
                         const ${lanes("int", wide)} wins = best_at < 0 || value > best || value != value;
                         best = wins ? value : best;
@@ -131,7 +141,7 @@ ${lanes("float", wide)} best = -INFINITY;
 % else:
         float line[${line}];
         int places[${line}];
-        const int filled = first_r < last_r ? (int)width : 0;
+        const int filled = first_q < last_q && first_r < last_r ? (int)width : 0;
         for (int w = 0; w < ${pad_w}; ++w) {
             line[w] = -INFINITY;
             places[w] = INT_MAX;
@@ -144,22 +154,25 @@ ${lanes("float", wide)} best = -INFINITY;
             long w = 0;
 % for wide in widths:
 <%self:each name="w" count="width" wide="${wide}">\
-${lanes("float", wide)} best = ${vectors.load(dtype, "plane", f"(top + first_r * {dilation_h}) * width + w", "1", wide)};
-                ${lanes("int", wide)} best_r = first_r;
-                for (int r = first_r + 1; r < last_r; ++r) {
-                    const ${lanes("float", wide)} value = ${vectors.load(dtype, "plane", f"(top + r * {dilation_h}) * width + w", "1", wide)};
+const int first_row = (front + first_q * ${dilation_d}) * (int)height + top + first_r * ${dilation_h};
+                ${lanes("float", wide)} best = ${vectors.load(dtype, "plane", "first_row * width + w", "1", wide)};
+                ${lanes("int", wide)} best_row = first_row;
+                for (int q = first_q; q < last_q; ++q)
+                for (int r = q == first_q ? first_r + 1 : first_r; r < last_r; ++r) {
+                    const int beside = (front + q * ${dilation_d}) * (int)height + top + r * ${dilation_h};
+                    const ${lanes("float", wide)} value = ${vectors.load(dtype, "plane", "beside * width + w", "1", wide)};
                     const ${lanes("int", wide)} wins = value > best || value != value;
                     best = wins ? value : best;
-                    best_r = wins ? r : best_r;
+                    best_row = wins ? beside : best_row;
                 }
 % if wide > 1:
-                const ${lanes("int", wide)} at = (best_r * ${dilation_h} + top) * (int)width + (int)w
+                const ${lanes("int", wide)} at = best_row * (int)width + (int)w
                     + (${lanes("int", wide)})(${", ".join(map(str, range(wide)))});
                 vstore${wide}(best, 0, line + ${pad_w} + w);
                 vstore${wide}(at, 0, places + ${pad_w} + w);
 % else:
                 line[${pad_w} + w] = best;
-                places[${pad_w} + w] = (best_r * ${dilation_h} + top) * (int)width + (int)w;
+                places[${pad_w} + w] = best_row * (int)width + (int)w;
 % endif
 </%self:each>\
 % endfor

@@ -119,6 +119,11 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     places = locate(target)
     places.check()
     _check_apart(places.operator, target)
+    if combine != "assign" and _is_scattered(target, places):
+        dense = target.contiguous()
+        write(dense, locate, value, combine)
+        target.copy_(dense)
+        return
     in_order = is_wanted(target, combine)
     formula = "value" if combine == "assign" else COMBINE[combine]
     if (in_order or combine != "assign") and combine_owned(target, places, value, formula):
@@ -131,6 +136,13 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     run, values = writing(target, places, value, combine)
     run(*values)
     faults.check(target.get_device())
+
+
+def _is_scattered(target: Tensor, places: Places) -> bool:
+    """Say whether a processor combines as many items as the target has, which has no dense rows."""
+    if target.is_contiguous() or devices()[target.get_device()].limits.kind != "cpu":
+        return False
+    return target.numel() <= prod(places.shape)
 
 
 def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> bool:

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import weakref
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from threading import local
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from ocl_backend.runtime import pending, shim
-from ocl_backend.runtime.kernel import Kernel, are_const, kernel_of
+from ocl_backend.runtime import handles, pending, shim
+from ocl_backend.runtime.kernel import are_const, kernel_of
 from oclgen.opencl.device import BuildError, Device, LaunchError, devices
 
 
@@ -58,14 +58,18 @@ class Prepared:
     `words` says how they travel: a letter of `struct` each.
     """
 
-    __slots__ = ("__weakref__", "_enqueue", "_pack", "handle", "words")
+    __slots__ = ("__weakref__", "_delete", "_enqueue", "_pack", "handle", "words")
 
     def __init__(self, handle: int, words: str) -> None:
         self.words = words
         self.handle = handle
-        self._enqueue, delete = _entries()
+        self._enqueue, self._delete = handles.entries()
         self._pack = _packed_as(words)
-        weakref.finalize(self, delete, handle).atexit = False
+
+    def __del__(self) -> None:
+        """Let go of it: recalled calls may keep it alive. A `finalize` would take 0.5 KiB."""
+        if not sys.is_finalizing() and (delete := getattr(self, "_delete", None)) is not None:
+            delete(self.handle)
 
     def __call__(self, *values: float) -> None:
         """Enqueue with `values`: a `data_ptr()` per `Pointer`, a number per `Varying`.
@@ -106,8 +110,8 @@ class KernelLaunch(Prepared):
 
     __slots__ = ("number",)
 
-    def __init__(self, handle: int, changing: Sequence[Pointer | Varying], number: int = 0) -> None:
-        super().__init__(handle, "".join(map(_word, changing)))
+    def __init__(self, handle: int, words: str, number: int = 0) -> None:
+        super().__init__(handle, words)
         self.number = number
 
 
@@ -143,7 +147,8 @@ class LaunchSequence(Prepared):
             for word, place in zip(launch.words, places, strict=True):
                 if place < values:
                     words[place] = word
-        handle = _new_sequence(device, parts, values, workspaces, fixed, of_weights)
+        given = [(launch.handle, places) for launch, places in parts]
+        handle = handles.new_sequence(device, given, values, workspaces, fixed, of_weights)
         super().__init__(handle, "".join(words))
 
     @property
@@ -216,19 +221,103 @@ def prepare(
     check_on_device(device, kernel)
     target = devices()[device]
     target.check_launch(kernel, global_size, local_size)
+    kinds = tuple([a if isinstance(a, Pointer | Varying) else type(a) for a in arguments])
+    form = device, source, kernel, len(global_size), local_size is None, kinds
+    try:
+        pattern = _pattern(target, form)
+    except _UnbuiltError as unbuilt:
+        number = pending.new_number()
+        return _made(form, unbuilt.program, number, global_size, arguments, local_size)
+    return pattern.launch(global_size, local_size, arguments)
+
+
+Kind = Pointer | Varying | type[np.generic]
+Form = tuple[int, str, str, int, bool, tuple[Kind, ...]]
+"""All of a launch but its numbers: device, source, kernel, dimensions, whether the runtime chooses
+local sizes, and what the kernel takes."""
+
+
+class Pattern:
+    """What launches of one form are copied from: those of many sizes differ in numbers alone."""
+
+    __slots__ = ("_handle", "_pack", "_places", "_words")
+
+    def __init__(self, launch: KernelLaunch, form: Form) -> None:
+        *_, dimensions, is_free, kinds = form
+        self._handle, self._words = launch, launch.words
+        self._places = [i for i, kind in enumerate(kinds) if isinstance(kind, type)]
+        fixed = "".join(_code(kind) for kind in kinds if isinstance(kind, type))
+        self._pack = struct.Struct(f"={dimensions * (1 if is_free else 2)}q{fixed}").pack
+
+    def launch(
+        self, sizes: Sequence[int], local: Sequence[int] | None, arguments: Sequence[Argument]
+    ) -> KernelLaunch:
+        """Return the launch with these sizes and arguments."""
+        fixed = [arguments[place] for place in self._places]
+        words = self._pack(*sizes, *(local or ()), *fixed)
+        return KernelLaunch(handles.launch_like(self._handle.handle, words), self._words)
+
+
+class _UnbuiltError(Exception):
+    """The program is being built."""
+
+    def __init__(self, program: Future[Any]) -> None:
+        self.program = program
+
+
+def _code(kind: type[np.generic]) -> str:
+    """Return what `struct` calls a number of a kernel, filled up to eight bytes."""
+    dtype = np.dtype(kind)
+    letter = {"l": "q", "L": "Q"}.get(dtype.char, dtype.char)
+    return f"{letter}{8 - dtype.itemsize}x"
+
+
+@lru_cache(maxsize=1024)
+def _pattern(target: Device, form: Form) -> Pattern:
+    """Return the pattern of a form; raise `_UnbuiltError` while its program is being built."""
+    _, source, _, dimensions, is_free, kinds = form
     program = target.ahead.find(source)
+    if isinstance(program, Future):
+        raise _UnbuiltError(program)
+    arguments = [kind if isinstance(kind, Pointer | Varying) else kind(0) for kind in kinds]
+    ones = (1,) * dimensions
+    return Pattern(_made(form, program, 0, ones, arguments, None if is_free else ones), form)
+
+
+def _made(
+    form: Form,
+    program: Any,
+    number: int,
+    global_size: Sequence[int],
+    arguments: Sequence[Argument],
+    local_size: Sequence[int] | None,
+) -> KernelLaunch:
+    """Return a new launch; without a program, which has this number, it waits for it."""
+    device, source, kernel, *_ = form
     count, changing, fixed = _places(arguments)
-    is_built = not isinstance(program, Future)
-    built = kernel_of(program, kernel, count) if is_built else None
-    number = 0 if is_built else pending.new_number()
-    handle = _new_launch(
-        device, built, number, kernel, global_size, local_size, changing, fixed,
-        are_const(source, kernel),
+    handle = handles.new_launch(
+        device, None if number else kernel_of(program, kernel, count).handle, number, kernel,
+        global_size, local_size, *_told(changing, source, kernel), fixed,
     )  # fmt: skip
-    launch = KernelLaunch(handle, [argument for _, argument in changing], number)
-    if not is_built:
-        pending.when_needed(number, partial(_complete, launch, target, program, kernel, count))
+    launch = KernelLaunch(handle, "".join(_word(each) for _, each in changing), number)
+    if number:
+        wait = partial(_complete, launch, devices()[device], program, kernel, count)
+        pending.when_needed(number, wait)
     return launch
+
+
+def _told(
+    changing: Sequence[tuple[int, Pointer | Varying]], source: str, kernel: str
+) -> tuple[list[int], list[int], list[int]]:
+    """Return what the shim is told of arguments that change: kinds, places, bytes of items."""
+    kinds = [KINDS["pointer" if isinstance(a, Pointer) else a.type] for _, a in changing]
+    pointers = [place for place, kind in enumerate(kinds) if kind == KINDS["pointer"]]
+    consts = are_const(source, kernel)
+    if len(consts) == len(pointers):  # else nothing is known of them
+        for place, is_const in zip(pointers, consts, strict=True):
+            kinds[place] = KINDS["const pointer"] if is_const else KINDS["pointer"]
+    sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
+    return kinds, [index for index, _ in changing], sizes
 
 
 def _places(
@@ -274,88 +363,6 @@ def wait_for_programs() -> None:
 
 def _word(argument: Pointer | Varying) -> str:
     return "d" if argument == Varying("float") else "q"
-
-
-def _new_launch(
-    device: int,
-    built: Kernel | None,
-    number: int,
-    name: str,
-    global_size: Sequence[int],
-    local_size: Sequence[int] | None,
-    changing: Sequence[tuple[int, Pointer | Varying]],
-    fixed: Sequence[tuple[int, np.generic]],
-    consts: Sequence[bool],
-) -> int:
-    create = shim.library().ocl_launch_new
-    create.restype = ctypes.c_void_p
-    kinds = [KINDS["pointer" if isinstance(a, Pointer) else a.type] for _, a in changing]
-    pointers = [place for place, kind in enumerate(kinds) if kind == KINDS["pointer"]]
-    if len(consts) == len(pointers):  # else nothing is known of them
-        for place, is_const in zip(pointers, consts, strict=True):
-            kinds[place] = KINDS["const pointer"] if is_const else KINDS["pointer"]
-    sizes = [a.item_bytes if isinstance(a, Pointer) else 0 for _, a in changing]
-    handle: int | None = create(
-        ctypes.c_int(device),
-        ctypes.c_void_p(None if built is None else built.handle),
-        ctypes.c_int64(number),
-        name.encode(),
-        ctypes.c_uint32(len(global_size)),
-        _array(ctypes.c_size_t, global_size),
-        None if local_size is None else _array(ctypes.c_size_t, local_size),
-        ctypes.c_uint32(len(changing)),
-        _array(ctypes.c_int32, kinds),
-        _array(ctypes.c_int32, [index for index, _ in changing]),
-        _array(ctypes.c_int32, sizes),
-        ctypes.c_uint32(len(fixed)),
-        _array(ctypes.c_uint32, [index for index, _ in fixed]),
-        _array(ctypes.c_uint32, [value.nbytes for _, value in fixed]),
-        b"".join(value.tobytes().ljust(8, b"\0") for _, value in fixed),
-    )
-    if handle is None:
-        raise LaunchError(shim.last_error())
-    return handle
-
-
-def _new_sequence(
-    device: int,
-    parts: Sequence[Part],
-    values: int,
-    workspaces: Sequence[int],
-    fixed: Sequence[int],
-    of_weights: int,
-) -> int:
-    create = shim.library().ocl_sequence_new
-    create.restype = ctypes.c_void_p
-    handle: int = create(
-        ctypes.c_int(device),
-        ctypes.c_uint32(values),
-        ctypes.c_uint32(len(fixed)),
-        _array(ctypes.c_int64, fixed),
-        ctypes.c_uint32(len(workspaces)),
-        _array(ctypes.c_size_t, workspaces),
-        ctypes.c_uint32(len(parts)),
-        _array(ctypes.c_void_p, [part.launch.handle for part in parts]),
-        _array(ctypes.c_uint32, [len(part.places) for part in parts]),
-        _array(ctypes.c_uint32, [place for part in parts for place in part.places]),
-        ctypes.c_uint32(of_weights),
-    )
-    return handle
-
-
-def _array(kind: Any, values: Sequence[int]) -> Any:
-    return (kind * len(values))(*values)
-
-
-@cache
-def _entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
-    """Return the shim's functions that enqueue what is prepared, and delete it.
-
-    ctypes passes one packed argument faster than one for each word.
-    """
-    enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
-    enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
-    return enqueue, delete
 
 
 class Failure(NamedTuple):

@@ -20,15 +20,24 @@ search that begins with a text is fast, and each look for a program on disk asks
 _ONE = ("1", "1", "1")
 _GROUP = f"{_NAME}(x,y,z)"
 OPTION = f"-D{_GROUP}={_GROUP},vec_type_hint(float4)"
+_HALF = "vload_half("
+HALF = (
+    f"-D{_HALF}i,p)=({{ushort8/**/half_bits=(ushort8)(as_ushort((p)[i]));"
+    "vload_half8(0,(half*)&half_bits).s0;})"
+)
+"""Lets a work-item read one item in 16 bits by the instruction that converts eight. Intel's compiler
+(2026.22) calls a function for one that is no lane of a vector: 1.7 ns an item in place of 0.1 (EPYC,
+Zen 5). In place of a space there is a comment, since spaces end an option."""
 
 
-def options(source: str) -> tuple[str, ...]:
-    """Return the option for a processor's program whose groups are single work-items.
+def options(source: str, is_intel: bool = False) -> tuple[str, ...]:
+    """Return the options for a processor's program whose groups are single work-items.
 
     Args:
         source: of the program. A kernel that does not say what its group is may have neighbours.
+        is_intel: whether Intel's runtime compiles it.
     """
     groups = _GROUPS.findall(source)
     if set(groups) != {_ONE} or source.count("__kernel") != len(groups):
         return ()
-    return (OPTION,)
+    return (OPTION, HALF) if is_intel and _HALF in source else (OPTION,)

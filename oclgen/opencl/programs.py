@@ -53,6 +53,8 @@ need no `ROUNDED`: the sum and `exp` have such errors, too. A correct quotient i
 and a branch for each sum, which the compiler takes long for."""
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
+INTEL = "Intel"
+"""Part of the vendor's name that Intel's runtimes tell."""
 OWN_CACHES = ("NVIDIA CUDA",)
 """Platforms whose driver keeps its programs. NVIDIA's binaries are PTX, which its driver compiles
 when they are loaded, with the same cache. So our files only contain the text, and record that the
@@ -217,8 +219,10 @@ class Programs:
 
     def options(self, source: str) -> tuple[str, ...]:
         """Return the options that the compiler is given for `source`."""
-        is_cpu = self.info.kind == "cpu"
-        more = alone.options(source) if is_cpu else lanes.options(source, self._lanes)
+        if self.info.kind == "cpu":
+            more = alone.options(source, INTEL in self.info.vendor)
+        else:
+            more = lanes.options(source, self._lanes)
         if ACTIVATION not in source:
             more = (*self._rounding, *more)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:

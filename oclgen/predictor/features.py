@@ -10,7 +10,7 @@ from math import ceil, log2
 
 from oclgen.limits import Limits
 from oclgen.opencl.probe import TILES
-from oclgen.plan import Plan
+from oclgen.plan import Outline, Plan
 from oclgen.predictor import gpus
 from oclgen.predictor.processors import of_copies, of_registers, of_sizes
 from oclgen.predictor.products import (
@@ -47,7 +47,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     Raises:
         Exception: whatever a family raises for a config that is not valid.
     """
-    plan = variant.plan(problem)
+    plan = variant.outline(problem)
     grid = grid_of(plan, limits)
     if limits.kind == "cpu":
         return _on_processor(problem, variant, plan, grid, limits)
@@ -65,7 +65,7 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
 
 
 def _on_processor(
-    problem: Problem, variant: Variant, plan: Plan, grid: Grid, limits: Limits
+    problem: Problem, variant: Variant, plan: Plan | Outline, grid: Grid, limits: Limits
 ) -> Features:
     """Return the same for a processor: by the product that is computed, with registers."""
     known = parameters_of(variant)
@@ -161,7 +161,7 @@ def _of_conv(problem: ConvProblem) -> Features:
     }
 
 
-def _of_plan(problem: Problem, plan: Plan, grid: Grid, limits: Limits) -> Features:
+def _of_plan(problem: Problem, plan: Plan | Outline, grid: Grid, limits: Limits) -> Features:
     flops, size = amounts_of(problem)
     main, items, groups, resident, space = grid
     units = limits.compute_units

@@ -1,12 +1,15 @@
-"""Boosted regression trees as arrays (Friedman 2001), evaluated by numpy alone.
+"""Boosted regression trees as arrays (Friedman 2001), evaluated by numpy or by compiled code.
 
 Rows are alike: the candidates for one problem reach few different nodes of a tree. So all trees are
 walked once for up to `ROWS` rows, of which each is a bit of an integer: a node has the bits of the
-rows that reach it, and hands those that pass its test to the left, the others to the right.
+rows that reach it, and hands those that pass its test to the left, the others to the right. Numpy
+does so for all nodes of a depth, compiled code (`walk_by`) for those alone that a row reaches, in a
+sixth of the time; both find the same numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +22,18 @@ ROWS = 32
 
 Indexes = NDArray[np.intp]
 Bits = NDArray[np.uint32]
+Walk = Callable[[NDArray[np.void], NDArray[np.int32], NDArray[np.float32]], NDArray[np.float32]]
+"""Given nodes as `NODE`, roots and up to `ROWS` rows, returns what trees add, [rows, trees]."""
+NODE = np.dtype([("value", "f4"), ("column", "u2"), ("left", "u1"), ("right", "u1")])
+"""A node for compiled code: its threshold, or what a leaf adds; the children are so many nodes
+behind it, and a leaf has none."""
+
+_compiled: list[Walk] = []
+
+
+def walk_by(walk: Walk) -> None:
+    """Let compiled code walk all forests of this process from now on."""
+    _compiled[:] = [walk]
 
 
 class Tests(NamedTuple):
@@ -122,12 +137,31 @@ class Forest:
         leaves = np.flatnonzero(~self._is_inner)
         return levels, places.take(leaves), self.value.take(leaves)
 
+    @cached_property
+    def _packed(self) -> NDArray[np.void]:
+        """Return the nodes for compiled code."""
+        here = np.arange(len(self.left))
+        nodes = np.empty(len(here), NODE)
+        nodes["value"] = np.where(self._is_inner, self.threshold, self.value)
+        nodes["column"] = np.where(self._is_inner, self.feature, 0)
+        for side, child in (("left", self.left), ("right", self.right)):
+            behind = np.where(self._is_inner, child - here, 0)
+            assert behind.max() <= np.iinfo(np.uint8).max, "a tree has too many nodes"
+            nodes[side] = behind
+        return nodes
+
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return one number per row of finite numbers, [rows, features]."""
         parts = [self._some(rows[at : at + ROWS]) for at in range(0, len(rows), ROWS)]
         return np.concatenate(parts) if parts else np.empty(0, np.float32)
 
     def _some(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        added = _compiled[0](self._packed, self.roots, rows) if _compiled else self._added(rows)
+        summed: NDArray[np.float32] = added.sum(axis=1, dtype=np.float32)
+        return summed + np.float32(self.base)
+
+    def _added(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what each tree adds for each row, [rows, trees]."""
         levels, leaves, values = self._levels
         passed = self._tests[0].passed(rows)
         reached = np.full(len(self.roots), (1 << len(rows)) - 1, np.uint32)
@@ -143,6 +177,4 @@ class Forest:
         is_reached = of_leaves.take(found) & (1 << numbers).astype(np.uint32) != 0
         # a row reaches one leaf of each tree
         at = np.flatnonzero(is_reached).reshape(len(rows), -1) - len(found) * numbers
-        added = values.take(found).take(at)
-        summed: NDArray[np.float32] = added.sum(axis=1, dtype=np.float32)
-        return summed + np.float32(self.base)
+        return values.take(found).take(at)

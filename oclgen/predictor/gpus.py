@@ -13,7 +13,7 @@ from math import ceil, log2, prod
 
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
-from oclgen.plan import Plan, ceil_div
+from oclgen.plan import Outline, Plan, ceil_div
 from oclgen.predictor.products import CHUNK_BYTES, Grid, Tiled, amounts_of, covered
 from oclgen.problem import DTYPES, ConvProblem, Problem
 from oclgen.variant import Variant
@@ -61,7 +61,12 @@ class Work:
 
 
 def of_groups(
-    problem: Problem, variant: Variant, plan: Plan, grid: Grid, tiles: Tiled, limits: Limits
+    problem: Problem,
+    variant: Variant,
+    plan: Plan | Outline,
+    grid: Grid,
+    tiles: Tiled,
+    limits: Limits,
 ) -> Features:
     """Return the estimated time, log2 of ms, and what it is made of, as parts of it.
 

@@ -11,7 +11,7 @@ from math import log2
 
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
-from oclgen.plan import Plan
+from oclgen.plan import Outline, Plan
 from oclgen.predictor.products import amounts_of
 from oclgen.problem import Problem
 from oclgen.registers import Registers
@@ -106,7 +106,7 @@ def _lines(steps: float, step: int, items: float) -> float:
     return log2(max(steps * of_step, 1.0))
 
 
-def of_copies(problem: Problem, plan: Plan) -> Features:
+def of_copies(problem: Problem, plan: Plan | Outline) -> Features:
     """Return what is written to workspaces for each operation."""
     written = sum(size for _, size in plan.workspaces)
     return {"copied bytes of an operation": log2((written + 1) / amounts_of(problem).flops)}

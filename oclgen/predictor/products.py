@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeGuard
 
 from oclgen.limits import Limits
-from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Plan, ceil_div
+from oclgen.plan import WORK_ITEMS_PER_UNIT, Launch, Outline, Plan, Spread, ceil_div
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, of_floats
 from oclgen.variant import Variant
 
@@ -105,14 +105,14 @@ class Grid(NamedTuple):
         space: bytes of the plan's workspaces.
     """
 
-    main: Launch
+    main: Launch | Spread
     items: int
     groups: float
     resident: int
     space: int
 
 
-def grid_of(plan: Plan, limits: Limits) -> Grid:
+def grid_of(plan: Plan | Outline, limits: Limits) -> Grid:
     """Return the work-groups of the launch that does the work.
 
     That is, of those with most local memory, the last of most items: packing comes before it and
@@ -129,7 +129,7 @@ def grid_of(plan: Plan, limits: Limits) -> Grid:
 _BYTES = itemgetter(1)
 
 
-def _work_of(launch: Launch) -> tuple[int, int]:
+def _work_of(launch: Launch | Spread) -> tuple[int, int]:
     return launch.local_bytes, prod(launch.global_size)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-from benchmarks.tasks import attention, conv, gemm, networks, pointwise
+from benchmarks.tasks import attention, classifiers, conv, gemm, networks, pointwise
 from benchmarks.tasks.draw import Draw, distinct, log_uniform
 from benchmarks.tasks.task import merged, task_of
 from oclgen.keys import parse_key
@@ -46,7 +47,10 @@ def test_a_seed_draws_the_same_on_every_machine() -> None:
         (1, 276, 73, 3),
         (1, 148, 147, 1),
     ]
-    assert networks.drawn(1, 2, "cpu") == [("mnasnet1_0", 1), ("squeezenet1_0", 1)]
+    assert networks.drawn(1, 2, "cpu") == [
+        ("timm.gmlp_ti16_224", 1, "fp32"),
+        ("timm.cs3sedarknet_l", 1, "fp32"),
+    ]
 
 
 def test_products_are_small_and_large_even_and_odd_in_all_transposes() -> None:
@@ -97,23 +101,33 @@ def test_layers_are_of_all_kinds_and_exist_in_all_directions() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_networks_and_operators_fit_the_device(kind: str) -> None:
     drawn = networks.drawn(3, 60, kind)
-    assert {1} < {batch for _, batch in drawn} <= set(range(1, networks.BATCH[kind] + 1))
-    assert len({name for name, _ in drawn}) > 15
-    gflops = networks.classifiers()
-    assert max(gflops[name] for name, _ in drawn) <= networks.MOST_GFLOPS[kind]
+    assert {1} < {one.batch for one in drawn} <= set(range(1, networks.BATCH[kind] + 1))
+    assert len({one.name for one in drawn}) > 40
+    assert {one.dtype for one in drawn} == {"fp32", "bf16"}
+    assert {one.name.startswith(classifiers.TIMM) for one in drawn} == {True, False}
+    table = classifiers.classifiers()
+    assert max(table[one.name].gmacs for one in drawn) <= networks.MOST_GMACS[kind]
     calls = pointwise.drawn(3, 20, kind)
     assert {name for name, _ in calls} <= pointwise.OPERATORS.keys()
     assert max(floats for _, floats in calls) <= pointwise.FLOATS[kind]
 
 
-def test_every_network_that_may_be_drawn_is_one_of_torchvision() -> None:
+@pytest.mark.parametrize(("library", "least"), [("torchvision", 70), ("timm", 1000)])
+def test_every_network_that_may_be_drawn_is_one_of_its_library(library: str, least: int) -> None:
     pytest.importorskip("torch")
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    models = networks.models_beside("cpu")
-    names = networks.classifiers()
-    assert names.keys() <= set(models.list_models(module=models))
-    assert len(names) > 70
+    if find_spec("torchvision") is None or find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    models = classifiers.models_beside("cpu")
+    known = {*models.list_models(module=models)}
+    if library == "timm":
+        known = {classifiers.TIMM + name for name in import_module("timm").list_models()}
+    names = {
+        name
+        for name in classifiers.classifiers()
+        if name.startswith(classifiers.TIMM) == (library == "timm")
+    }
+    assert names <= known
+    assert len(names) > least
 
 
 def test_tasks_carry_the_seed_and_are_in_groups_called_drawn() -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.comparison.ours import Ours, Wishes
 from benchmarks.peers import torch_peer
 from benchmarks.peers.clblast import Clblast, candidates
-from benchmarks.tasks import conv, gemm, networks, pointwise
+from benchmarks.tasks import classifiers, conv, gemm, networks, pointwise
 from benchmarks.tasks.draw import Draw
 from oclgen.keys import parse_key
 from oclgen.limits import Limits
@@ -48,11 +48,11 @@ def convolutions(name: str) -> set[ConvProblem]:
         found.add(ConvProblem(*numbers))
 
     with torch.device("meta"):
-        network = getattr(networks.models_beside("cpu"), name)(weights=None).eval()
+        network = classifiers.made(name, "cpu").eval()
         for module in network.modules():
             if isinstance(module, nn.Conv2d):
                 module.register_forward_hook(notice)
-        network(torch.empty(1, 3, networks.SIZE, networks.SIZE))
+        network(torch.empty(1, 3, classifiers.SIZE, classifiers.SIZE))
     return found
 
 

@@ -98,3 +98,21 @@ def test_attention_over_sizes_that_may_be_zero() -> None:
     x = torch.randn(4, 2, 6, 8, device="ocl")
     torch._dynamo.mark_dynamic(x, 0)
     assert choose(x).shape == x.shape
+
+
+@pytest.mark.filterwarnings("error:Dynamo detected a call")
+def test_operators_behind_a_break_are_not_traced() -> None:
+    """A loop that cannot be captured runs as it is: each of its operators is called from torch."""
+
+    def alternating(x: Any) -> Any:
+        total = 0
+        for row in x.unbind(0):
+            if row.sum() > 0:
+                total = total + row
+            else:
+                total = total - row.flip(0)
+        return total
+
+    x = torch.tensor([[1.0, 2.0], [-3.0, 1.0], [2.0, -5.0], [0.5, 0.25]])
+    found = torch.compile(alternating)(x.to("ocl"))
+    assert found.tolist() == alternating(x).tolist()

@@ -138,3 +138,19 @@ def agree_on(info: Any, sample: Any, where: Any) -> int:
         assert_same(list(mine), list(reference), tolerance=1e-4)
         compared += 1
     return compared
+
+
+def test_rows_that_share_memory_are_computed_one_after_the_other(device: Any) -> None:
+    ours, theirs = (torch.arange(20.0, device=where) for where in (place(device), "cpu"))
+    for x in (ours, theirs):
+        torch._foreach_add_([x[:10], x[5:15], x[10:]], [x[10:], x[5:15], x[:10]])
+    assert_same(ours, theirs)
+
+
+def test_a_row_shares_no_part_of_its_memory_with_itself(device: Any) -> None:
+    for where in ("cpu", place(device)):
+        x = torch.arange(20.0, device=where)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            torch._foreach_add_([x[:10], x[10:]], [x[5:15], x[10:]])
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            torch._foreach_mul_([x[:10], x[10:]], x[12])

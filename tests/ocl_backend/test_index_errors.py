@@ -209,3 +209,19 @@ def test_integers_have_no_negative_powers(device: Any, dtype: Any) -> None:
     with pytest.raises(RuntimeError, match="negative integer powers"):
         x.pow_(-2)
     assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 6], []])
+def test_bags_that_do_not_begin_with_the_indices_or_end_behind_them(
+    device: Any, offsets: list[int], mode: str
+) -> None:
+    where = place(device)
+    table, starts = torch.ones(4, 3, device=where), torch.tensor(offsets, dtype=torch.int64)
+    indices = torch.zeros(5 * bool(offsets), dtype=torch.int64, device=where)
+    bags = functional.embedding_bag(indices, table, starts.to(where), mode=mode)
+    if not offsets:
+        assert bags.shape == (0, 3)
+        return
+    with pytest.raises(torch.AcceleratorError, match=r"embedding_bag: offsets\[(0|-1)\]"):
+        bags.cpu()

@@ -265,3 +265,32 @@ def test_batch_norm_with_parameters_that_are_columns(
         grads = torch.autograd.grad(y.sin().sum(), leaves)
         found.append([y, mean, variance, *grads])
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_batch_norm_of_doubles_has_an_eps_and_a_momentum_of_doubles(
+    device: Any, layout: Any
+) -> None:
+    x = torch.zeros(2, 3, 2, 2, dtype=torch.float64)
+    x[0] = 1e-3
+    found = []
+    for where in ("cpu", place(device)):
+        own = x.to(where, memory_format=layout, copy=True).requires_grad_()
+        mean, variance = (torch.ones(3, dtype=x.dtype, device=where) for _ in range(2))
+        for train in (True, False):
+            y = torch.nn.functional.batch_norm(own, mean, variance, training=train, eps=1e-5 / 3)
+            y.sin().sum().backward()
+            found.append([t.detach().to("cpu", copy=True) for t in (y, own.grad, mean, variance)])
+    for ours, wanted in zip(found[2:], found[:2], strict=True):
+        assert_same(ours, wanted, tolerance=1e-12)
+
+
+def test_batch_norm_refuses_parameters_that_are_no_vectors(device: Any) -> None:
+    where = place(device)
+    x, ones, column = (torch.ones(s, device=where) for s in ((2, 3, 4), (3,), (3, 1)))
+    for given in ([column, ones], [ones, column]):
+        with pytest.raises(RuntimeError, match="expected 1 dims"):
+            torch.nn.functional.batch_norm(x, *given, training=True)
+    y = torch.nn.functional.batch_norm(x.requires_grad_(), ones, ones, column, ones)
+    with pytest.raises(RuntimeError, match="expected 1 dims"):
+        y.sum().backward()

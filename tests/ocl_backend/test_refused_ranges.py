@@ -135,3 +135,35 @@ def test_unsigned_integers_are_filled(device: Any, dtype: Any) -> None:
     assert new.zero_().cpu().tolist() == [[0] * 2] * 3
     assert new[:, :1].fill_(5).cpu().tolist() == [[5]] * 3
     assert new[:1].expand(4, 2).fill_(most - 1)[3].cpu().tolist() == [most - 1] * 2
+
+
+FEW: dict[str, Any] = {
+    "softmax": (lambda x, d: x.softmax(d), (2, 0), -1, (2, 0), -4),
+    "log_softmax": (lambda x, d: x.log_softmax(d), (2, 0), 1, (2, 0), 2),
+    "scatter": (lambda x, d: x.scatter(d, x.long(), 1.0), (2, 0), -1, (2, 0), -4),
+    "unique": (lambda x, d: x.unique(dim=d), (0, 2), 0, (2, 0), 0),
+    "tril": (lambda x, d: x.tril(d), (0, 2), 0, (0,), 0),
+    "index_fill": (lambda x, d: x.index_fill(d, x.long(), 1), (), -1, (), -2),
+    "median": (lambda x, d: x.median(d), (), -1, (), -2),
+    "max": (lambda x, d: x.max(d), (), -1, (), -2),
+    "grid_sample": (
+        lambda x, d: torch.nn.functional.grid_sample(x, x.new_zeros(1, d, 2, 2)),
+        (1, 0, 3, 4), 2, (1, 3, 0, 4), 2,
+    ),
+}  # fmt: skip
+"""A call, and the shape and the number for which it is right, and for which it is wrong."""
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_wrong_calls_of_few_items_are_refused_after_right_ones(device: Any, name: str) -> None:
+    """Forms of calls, which the CPU is asked for once, know no shapes and not all numbers."""
+    call, right, number, wrong, other = FEW[name]
+    call(torch.zeros(right, device=place(device)), number)
+    refuse_alike(device, lambda x: call(x, other), torch.zeros(wrong))
+
+
+def test_nothing_is_moved_or_filled(device: Any) -> None:
+    for where in ("cpu", place(device)):
+        none = torch.zeros(0, dtype=torch.int64, device=where)
+        assert none.roll(1, -5).shape == (0,)
+        assert torch.ones((), device=where).index_fill(0, none, 2.0).item() == 1

@@ -17,7 +17,7 @@ from oclgen.keys import parse_problem
 from oclgen.limits import Limits, broken, first_broken
 from oclgen.opencl import probe
 from oclgen.parameters import ConfigError, Range, parameters
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer
+from oclgen.plan import Frame, Launch, LazyText, Needs, Outline, Plan, Spread, buffer
 from oclgen.problem import GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.oclgen import plan_texts
@@ -199,6 +199,18 @@ def test_what_configs_say_they_need_is_what_their_plans_need() -> None:
         silent = {frame.kernel for frame in plan.needs.frames} - {f.kernel for f in needs.frames}
         of_kernels = [frame for frame in plan.needs.frames if frame.kernel not in silent]
         assert set(of_kernels) == set(needs.frames), (problem.key(), variant.to_text())
+
+
+def test_outlines_have_the_sizes_of_plans() -> None:
+    """A candidate is predicted by its outline, and launched by its plan."""
+    families = set()
+    for problem, variant in plan_texts.corpus().values():
+        plan, outline = variant.plan(problem), variant.outline(problem)
+        spreads = [one if isinstance(one, Spread) else one.spread for one in outline.launches]
+        assert spreads == [one.spread for one in plan.launches], (problem.key(), variant.to_text())
+        assert (outline.workspaces, outline.counters) == (plan.workspaces, plan.counters)
+        families |= {variant.family} if isinstance(outline, Outline) else set()
+    assert {"conv_mma", "conv_gemm", "conv_async", "gemm_staged", "conv_as_gemm_mma"} <= families
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ of that problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, takewhile
 from math import inf
@@ -22,7 +22,7 @@ from oclgen.variant import Variant
 from tuned_db.choosing.choice import Choice, Rung, of_entry
 from tuned_db.choosing.evidence import Evidence, Winners
 from tuned_db.choosing.nearest import ALIKE, NEAR
-from tuned_db.choosing.option import TRUST, Option, guesses
+from tuned_db.choosing.option import TRUST, Guesses, Option, joined, promising
 from tuned_db.choosing.pools import Entry, Pool, of_today
 from tuned_db.choosing.raced import won
 from tuned_db.choosing.remembered_choices import RememberedChoices
@@ -36,9 +36,9 @@ MOST_CHOICES = 8192
 NEIGHBOURS = {"cpu": 8, "gpu": 4, "other": 4}
 """Records per origin whose variants the model ranks. On a GPU records give their tiles alone, and
 families write guesses for the problem itself."""
-GUESSED, FAR, UNRELATED = 1e3, 1e5, 1e6
-"""Added to the cost of guesses, of records of problems beyond `NEAR`, and of records of unrelated
-devices, if there is no model. Records of near problems cost their distance, and so come first: a
+FAR, UNRELATED = 1e5, 1e6
+"""Added to the cost of records of problems beyond `NEAR`, and of records of unrelated devices, if
+there is no model. Records of near problems cost their distance, and so come first: a
 variant of attention over 200 keys takes 1.4 times as long as the guess over 4096."""
 
 
@@ -279,32 +279,43 @@ class Chooser:
             if self._may_serve(problem, variant):
                 yield Choice(problem, variant, "default", None, "", step + 1)
 
-    def _options(self, problem: Problem) -> list[Option]:
-        """Return records' variants and families' guesses, the most promising first; some invalid.
+    def _options(self, problem: Problem) -> Iterator[Option]:
+        """Yield records' variants and families' guesses, the most promising first; some invalid.
 
         Where there is a model, all are ranked by it: a record is evidence, as `TRUST` says, and no
-        step that wins. Where there is none for such problems or devices, records of alike problems
-        come first, those of this device before those of related ones; then those of near problems
-        of related devices by distance, and then guesses: other devices' records are of vectors and
-        register files of their own, but tell which family wins.
+        step that wins. Of families that promise little by then, the guesses behind the first one
+        are ranked once all others were asked for. Where there is no model for such problems or
+        devices, records of alike problems come first, those of this device before those of related
+        ones; then those of near problems of related devices by distance, and then guesses: other
+        devices' records are of vectors and register files of their own, but tell which family wins.
         """
-        found = self._records(problem)
-        last, count = len(self._known.sources), NEIGHBOURS[self.limits.kind]
-        kin = self._known.kin.nearest(problem, count)
-        others = [self._unrelated(problem, far, one) for far, one in kin]
-        winners = [option.variant.family for option in others]
-        for variant in guesses(problem, self.limits):
-            wins = winners.index(variant.family) if variant.family in winners else len(winners)
-            found.setdefault(variant, Option(GUESSED + wins, "guess", variant, None, last))
-        for option in others:
-            found.setdefault(option.variant, option)
+        guessed = Guesses(problem, self.limits)
+        records, others = self._records(problem), self._unrelated(problem)
+        last = len(self._known.sources)
+        found = joined(records, guessed.first.values(), others, last)
+        ranked = self._ranked(problem, found)
+        if ranked is None:
+            found = joined(records, guessed, others, last)
+            yield from sorted(found.values(), key=attrgetter("step", "cost"))
+            return
+        likely = promising(ranked)
+        for families in (likely, guessed.first.keys() - likely):
+            more = (
+                one for name in guessed.first if name in families for one in guessed.others(name)
+            )
+            unknown = joined({}, (one for one in more if one not in found), [], last)
+            ranked += self._ranked(problem, unknown) or []
+            yield from sorted(ranked, key=attrgetter("cost"))
+            ranked = []
+
+    def _ranked(self, problem: Problem, found: Mapping[Variant, Option]) -> list[Option] | None:
+        """Return those that can be planned with their predicted times, None without a model."""
         times = predict(problem, list(found), self.limits)
         if times is None:
-            return sorted(found.values(), key=attrgetter("step", "cost"))
-        pairs = zip(times, found.values(), strict=True)
+            return None
         trust = TRUST[self.limits.kind]
-        options = [option.expected(ms, trust) for ms, option in pairs if ms < inf]
-        return sorted(options, key=attrgetter("cost"))
+        pairs = zip(times, found.values(), strict=True)
+        return [option.expected(ms, trust) for ms, option in pairs if ms < inf]
 
     def _records(self, problem: Problem) -> dict[Variant, Option]:
         """Return the variants of related devices' records for the nearest problems.
@@ -329,14 +340,18 @@ class Chooser:
                 found.setdefault(entry.variant, Option(cost, rung, entry.variant, entry, at))
         return found
 
-    def _unrelated(self, problem: Problem, apart: float, entry: Entry) -> Option:
-        """Return the option of a record of any device of the kind, adapted on processors."""
-        cost, last = UNRELATED + apart, len(self._known.sources)
-        if self.limits.kind == "cpu" and apart > ALIKE:
-            own = entry.variant.for_another(problem, self.limits)
+    def _unrelated(self, problem: Problem) -> list[Option]:
+        """Return the options of records of any device of the kind, adapted on processors."""
+        last, count, found = len(self._known.sources), NEIGHBOURS[self.limits.kind], []
+        for apart, entry in self._known.kin.nearest(problem, count):
+            cost, own = UNRELATED + apart, entry.variant
+            if self.limits.kind == "cpu" and apart > ALIKE:
+                own = own.for_another(problem, self.limits)
             if own != entry.variant:
-                return Option(cost, "guess", own, None, last)
-        return Option(cost, "shipped", entry.variant, entry, last)
+                found.append(Option(cost, "guess", own, None, last))
+            else:
+                found.append(Option(cost, "shipped", own, entry, last))
+        return found
 
     def _can_serve(self, problem: Problem, option: Option) -> bool:
         if option.entry is None:

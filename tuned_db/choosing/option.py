@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from oclgen.families import preferred, suitable_configs
@@ -37,18 +38,56 @@ H200's records with the bounds for GPUs."""
 
 GUESSES = {"cpu": 6, "gpu": 5, "other": 5}
 """Guesses of a family that are ranked, by the kind of device."""
+GUESSED = 1e3
+"""Added to the cost of guesses, if there is no model."""
+PROMISING = 2.0
+"""A family whose best candidate so far is predicted to take more times as long as the best of all
+hardly ever has the best guess behind its first one: in 3 of 2,663 problems of the tables."""
 
 
-def guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
-    """Yield the guesses of all families that are ranked, those of preferred families first.
+class Guesses:
+    """The guesses of all families that are ranked, those of preferred families first.
+
+    The first of each family is made at once, the others are made when they are asked for: each
+    costs the host up to a tenth of a millisecond while an operator waits.
+
+    Attributes:
+        first: guess of each family, by name.
 
     Args:
         problem: what is to be computed.
         limits: of the device.
     """
-    for family in preferred(problem, limits):
-        for config in islice(suitable_configs(family, problem, limits), GUESSES[limits.kind]):
-            yield Variant(family.NAME, config)
+
+    def __init__(self, problem: Problem, limits: Limits) -> None:
+        self._left = {
+            family.NAME: islice(suitable_configs(family, problem, limits), GUESSES[limits.kind])
+            for family in preferred(problem, limits)
+        }
+        self.first = {
+            name: Variant(name, config)
+            for name, configs in self._left.items()
+            for config in islice(configs, 1)
+        }
+
+    def others(self, family: str) -> Iterator[Variant]:
+        """Yield the guesses of a family that were not asked for yet.
+
+        Args:
+            family: its name; one without guesses has none.
+        """
+        for config in self._left.get(family, ()):
+            yield Variant(family, config)
+
+    def __iter__(self) -> Iterator[Variant]:
+        for name, first in self.first.items():
+            yield first
+            yield from self.others(name)
+
+
+def guesses(problem: Problem, limits: Limits) -> Iterator[Variant]:
+    """Yield the guesses of all families that are ranked, as `Guesses` has them."""
+    yield from Guesses(problem, limits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,3 +130,38 @@ class Option:
         else:
             made = Choice(problem, self.variant, self.rung, None, "", step)
         return replace(made, cost=self.cost, predicted_ms=self.predicted_ms)
+
+
+def joined(
+    records: Mapping[Variant, Option],
+    guessed: Iterable[Variant],
+    others: Sequence[Option],
+    last: int,
+) -> dict[Variant, Option]:
+    """Return options by variant; one that is known from several sources counts by the first.
+
+    Args:
+        records: options of related devices' records.
+        guessed: variants that families guess.
+        others: options of records of any device; the families that they name are guessed first.
+        last: step of guesses.
+    """
+    found, winners = {**records}, [option.variant.family for option in others]
+    for variant in guessed:
+        if variant not in found:
+            wins = winners.index(variant.family) if variant.family in winners else len(winners)
+            found[variant] = Option(GUESSED + wins, "guess", variant, None, last)
+    for option in others:
+        found.setdefault(option.variant, option)
+    return found
+
+
+def promising(ranked: Iterable[Option]) -> set[str]:
+    """Return the families whose best candidate is predicted to be nearly as fast as the best."""
+    times: dict[str, float] = {}
+    for one in ranked:
+        if one.predicted_ms is not None:
+            family = one.variant.family
+            times[family] = min(times.get(family, inf), one.predicted_ms)
+    bound = PROMISING * min(times.values(), default=inf)
+    return {family for family, ms in times.items() if ms <= bound}

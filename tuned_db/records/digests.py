@@ -28,7 +28,7 @@ CHANGED = frozenset(
     {
         "attention_lanes", "attention_mma", "attention_register", "conv_as_gemm_async",
         "conv_as_gemm_fragments", "conv_as_gemm_mma", "conv_async", "conv_gemm", "conv_mma",
-        "conv_narrow_weights", "conv_register", "conv_register_weights", "depthwise",
+        "conv_narrow_weights", "conv_pairs", "conv_register", "conv_register_weights", "depthwise",
         "depthwise_weights", "gemm_async", "gemm_fragments", "gemm_mma", "gemm_tma",
         "packed_gemm", "packed_lanes", "packed_mma", "packed_rows", "winograd_blocked",
         "winograd_fused", "winograd_staged", "winograd_weights",

@@ -11,21 +11,10 @@ namespace {
 
 constexpr int64_t kAlignment = 128;
 constexpr int32_t kConstant = -1, kCounter = -2;
-constexpr size_t kMostNumbers = 1 << 17;  // bound on the numbers in a memory's keys
-constexpr size_t kMostCalls = 1 << 10;    // bound on its keys, each of which keeps launches
-constexpr int kTries = 8;
 constexpr size_t kManyOperands = 32;
 
 thread_local Noting* noting = nullptr;
 std::atomic<int> notings{0};  // of all threads: without one, a thread need not look for its own
-std::atomic<int> suspended{0};
-
-std::shared_mutex memories_mutex;
-uint64_t forgotten = 0;  // calls of `forget_recalled`
-std::vector<Memory*>& all_memories() {
-  static auto* all = new std::vector<Memory*>();
-  return *all;
-}
 
 // Two addresses in one block have it in common.
 uint64_t block_of(int64_t address) { return uint64_t(address) >> kOffsetBits; }
@@ -219,6 +208,15 @@ bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>
   return true;
 }
 
+void Writer::end() {
+  for (size_t i = 0; i < notes_.allocated.size() && !recipe.leaves; ++i) {
+    const int32_t space = spaces_[i];
+    const bool is_result = space >= 0 && recipe.spaces[size_t(space)].last == Space::kForever;
+    recipe.leaves =
+        !is_result && is_owned(reinterpret_cast<const void*>(notes_.allocated[i].address));
+  }
+}
+
 std::shared_ptr<const Recipe> confirmed(const Recipe& before, const Recipe& now) {
   const auto all_but_steps = [](const Recipe& recipe) {
     const Drawn& drawn = recipe.drawn;
@@ -279,76 +277,6 @@ int perform(const Recipe& recipe, at::IntArrayRef operands, int64_t counter, All
   return kOk;
 }
 
-Memory::Memory() {
-  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
-  all_memories().push_back(this);
-}
-
-Memory::~Memory() {
-  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
-  auto& all = all_memories();
-  all.erase(std::remove(all.begin(), all.end(), this), all.end());
-}
-
-// A forked child takes no lock, since a thread of the parent may have held it at the fork. Its
-// calls run in Python, which raises.
-bool Memory::is_suspended() {
-  return suspended.load(std::memory_order_relaxed) > 0 || in_forked_child();
-}
-
-bool Memory::is_of(const Known& known, const Key& key) {
-  return at::IntArrayRef(known.numbers).equals(key.numbers);
-}
-
-Memory::Found Memory::look_up(const Key& key) const {
-  if (is_suspended()) return {nullptr, true, 0};
-  const uint64_t hash = key.hash();
-  const std::shared_lock<std::shared_mutex> lock(memories_mutex);
-  const auto found = known_.find(hash);
-  if (found == known_.end()) return {nullptr, false, forgotten};
-  const Known& known = found->second;
-  if (!is_of(known, key)) return {nullptr, true, forgotten};
-  return {known.sure ? known.recipe : nullptr, !known.sure && known.tries >= kTries, forgotten};
-}
-
-// A deleted recipe may free memory, and that may call Python: so it is deleted after the lock.
-void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
-  Recipes gone;
-  std::shared_ptr<const Recipe> replaced;
-  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
-  if (asked != forgotten) return;
-  const auto [place, is_new] = known_.try_emplace(key.hash());
-  if (is_new) {
-    place->second.numbers.assign(key.numbers.begin(), key.numbers.end());
-    numbers_ += key.numbers.size();
-  } else if (!is_of(place->second, key)) {
-    return;
-  }
-  if (numbers_ > kMostNumbers || known_.size() > kMostCalls) {
-    gone = emptied();
-    return;
-  }
-  Known& known = place->second;
-  if (known.sure && (!recipe || recipe->drawn.seed == known.recipe->drawn.seed)) return;
-  ++known.tries;
-  auto sure = recipe && known.recipe ? confirmed(*known.recipe, *recipe) : nullptr;
-  known.sure = sure != nullptr;
-  if (!sure && recipe) sure = std::make_shared<const Recipe>(*recipe);
-  replaced = std::exchange(known.recipe, std::move(sure));
-}
-
-Memory::Recipes Memory::emptied() {
-  numbers_ = 0;
-  return std::exchange(known_, {});
-}
-
-void forget_recalled() {
-  std::vector<Memory::Recipes> gone;  // deleted after the lock, as in `learn`
-  const std::unique_lock<std::shared_mutex> lock(memories_mutex);
-  ++forgotten;
-  for (Memory* memory : all_memories()) gone.push_back(memory->emptied());
-}
-
 }  // namespace ocl
 
 extern "C" {
@@ -358,9 +286,5 @@ void ocl_set_table(const void* address) {
   if (ocl::Block* block = ocl::locate(address).block) block->is_table = true;
 }
 
-void ocl_forget_recalled() { ocl::forget_recalled(); }
 void ocl_note_other() { ocl::note_other(); }
-
-// Nothing is recalled while the sum of `by` over all calls is positive.
-void ocl_suspend_recall(int by) { ocl::suspended += by; }
 }

@@ -4,14 +4,17 @@
 // the same shapes, strides, dtypes and overlap does the same every time: it allocates the same
 // bytes and enqueues launches whose words are addresses of operands, addresses of the allocated
 // bytes, and constants. So calls are noted. Once two calls in a row did the same, later ones do it
-// without Python. What a call reads besides is constant, too, if it is a table. A call that a
-// recipe cannot repeat (it copies to the host, or reads memory of unknown origin) is not recalled.
+// without Python. Where sizes vary, most calls with a key are its first or second: so the first one
+// is enough for an operator whose last keys all did the same in their first two calls. What a call
+// reads besides is constant, too, if it is a table. A call that a recipe cannot repeat (it copies
+// to the host, or reads memory of unknown origin) is not recalled.
 #pragma once
 
 #include <ATen/core/stack.h>
 #include <c10/core/GeneratorImpl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <shared_mutex>
 #include <tuple>
 #include <unordered_map>
@@ -167,6 +170,7 @@ struct Recipe {
   std::vector<std::shared_ptr<Block>> tables;  // held, so that constant addresses stay theirs
   Drawn drawn;  // `first`: where the generator stood when the recipe was written
   int64_t outcome = 0;  // what else the call returned
+  bool leaves = false;  // whether it allocated what is neither freed nor returned, as a table is
 };
 
 // The recipe that two calls in a row with the same key agree on; null if they differ. If both calls
@@ -184,6 +188,8 @@ class Writer {
   bool add_steps();
   // A tensor that was returned; `arguments` are the operator's.
   bool add_result(const c10::IValue& value, const std::vector<c10::IValue>& arguments);
+  // Sees what the call leaves behind; to be called once all results are added.
+  void end();
 
   Recipe recipe;
 
@@ -230,16 +236,22 @@ class Memory {
   struct Known {
     std::vector<int64_t> numbers;  // of the key
     std::shared_ptr<const Recipe> recipe;
-    bool sure = false;  // two calls in a row did the same
+    bool sure = false;  // two calls in a row did the same, or the first is trusted
     int tries = 0;
+    size_t bytes = 0;  // of host memory that it keeps, at a guess
+    mutable std::atomic<uint64_t> used{0};  // when it was last looked up: by keys learnt since
   };
   // By the hash of the key. Of two keys with one hash, the second is never recalled.
   using Recipes = std::unordered_map<uint64_t, Known>;
+  using Gone = std::vector<Recipes::node_type>;  // deleted after the lock
   static bool is_of(const Known& known, const Key& key);
+  static void drop_unused(Gone& gone);
   Recipes emptied();
+  bool is_trusted(const Recipe& recipe) const;
+  void set_bytes(Known& known, size_t bytes);
 
   Recipes known_;
-  size_t numbers_ = 0;  // of all keys
+  int alike_ = 0;  // keys in a row whose first two calls did the same
 };
 
 // Empties every memory, because a setting or a tuned choice has changed.
@@ -264,6 +276,7 @@ int64_t repeat_or_learn(Memory& memory, const Key& key, c10::DeviceIndex device,
   const int64_t outcome = run(true);
   Writer writer(device, key, noting);
   const bool is_told = writer.add_steps() && tell(writer, outcome);
+  writer.end();
   memory.learn(key, is_told ? &writer.recipe : nullptr, asked);
   return outcome;
 }

@@ -70,6 +70,7 @@ struct Launch final : Prepared {
   int submit(const int64_t* resolved) override;
   int check(const int64_t* words) override;
   Handle apart() override;
+  std::shared_ptr<Launch> copied() const;
   const char* label() const override { return name; }
   int resolve(const int64_t* words, Resolved& resolved) const;
   bool is_ready() const override { return ready.load(std::memory_order_acquire); }
@@ -263,12 +264,11 @@ int Launch::submit(const int64_t* resolved) {
   return fail_launch(*this, lacks_memory(code) ? kOutOfMemory : kRefused, error_name(code));
 }
 
-Handle Launch::apart() {
-  const std::lock_guard<std::mutex> lock(device_at(device).submission);
+// The same launch with the same kernel, which is there.
+std::shared_ptr<Launch> Launch::copied() const {
   const auto made = std::make_shared<Launch>();
-  made->kernel = another_kernel(*this);
-  TORCH_CHECK(made->kernel, "kernel ", name,
-              ": the runtime makes no further kernel of its program");
+  made->is_address = is_address;
+  made->kernel = kernel;
   made->ready = true;
   made->number = number;
   made->device = device;
@@ -279,6 +279,15 @@ Handle Launch::apart() {
   made->has_local = has_local;
   made->changing = changing;
   made->fixed = fixed;
+  return made;
+}
+
+Handle Launch::apart() {
+  const std::lock_guard<std::mutex> lock(device_at(device).submission);
+  auto made = copied();
+  made->kernel = another_kernel(*this);
+  TORCH_CHECK(made->kernel, "kernel ", name,
+              ": the runtime makes no further kernel of its program");
   return made;
 }
 
@@ -347,6 +356,18 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
   if (!kernel) return new ocl::Handle(launch);
   const std::lock_guard<std::mutex> lock(ocl::device_at(launch->device).submission);
   return ocl::set_fixed(*launch) ? nullptr : new ocl::Handle(launch);
+}
+
+// A launch of the same kernel as `prepared`, which never runs. `words` are its global sizes, its
+// local sizes if there are any, and what never changes, all in the order of `ocl_launch_new`.
+void* ocl_launch_like(void* prepared, const int64_t* words) {
+  const auto& like = static_cast<const ocl::Launch&>(**static_cast<ocl::Handle*>(prepared));
+  const auto launch = like.copied();
+  for (uint32_t d = 0; d < like.dimensions; ++d) launch->global_size[d] = size_t(*words++);
+  for (uint32_t d = 0; like.has_local && d < like.dimensions; ++d)
+    launch->local_size[d] = size_t(*words++);
+  for (auto& argument : launch->fixed) argument.bits = *words++;
+  return new ocl::Handle(launch);
 }
 
 // Gives a launch its kernel; a later call changes nothing. Returns a `Status`: the runtime may

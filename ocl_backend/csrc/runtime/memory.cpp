@@ -249,6 +249,7 @@ Block* take(c10::DeviceIndex index, size_t bytes) {
   if (!block) throw_out_of_memory(index, bytes, status);
   block->requested = bytes;
   block->is_table = false;
+  block->is_owned = true;
   block->pool = of_graphs;
   count_taken(pool.stats, *block);
   return block;
@@ -268,6 +269,7 @@ void free_memory(void* address) {
   const std::lock_guard<std::mutex> lock(pool_mutex());
   Pool& pool = pools()[block->device];
   count_freed(pool.stats, *block);
+  block->is_owned = false;
   block->dropped = block->holds > 0;
   if (!block->dropped) give_back(block);
 }
@@ -318,11 +320,6 @@ void leave_pool(c10::DeviceIndex index, uint64_t pool) {
 
 FreshMemory::FreshMemory() { is_fresh = true; }
 FreshMemory::~FreshMemory() { is_fresh = false; }
-
-bool is_dropped(const void* address) {
-  const Block* block = locate(address).block;
-  return block && block->dropped;
-}
 
 Location locate_or_throw(const void* address, const char* what) {
   const Location found = locate(address);

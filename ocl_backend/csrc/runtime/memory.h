@@ -40,6 +40,7 @@ struct Block {
   std::atomic<uint64_t> writes{0};  // commands enqueued so far that write to it
   std::atomic<bool> is_kept_of{false};  // something that was made of its contents is kept (kept.h)
   std::atomic<bool> is_table{false};  // nothing is written to it until it is freed
+  std::atomic<bool> is_owned{false};  // allocated, and not freed
 };
 
 struct Location {
@@ -68,7 +69,15 @@ inline void hold(Block& block) { block.holds.fetch_add(1, std::memory_order_rela
 void let_go_blocks(c10::ArrayRef<Block*> blocks);
 inline void let_go_block(Block* block) { let_go_blocks(block); }
 // Whether the held block of `address` was freed meanwhile; null, for nothing to hold, was not.
-bool is_dropped(const void* address);
+inline bool is_dropped(const void* address) {
+  const Block* block = locate(address).block;
+  return block && block->dropped;
+}
+// Whether `address` lies in memory that was allocated and is not freed.
+inline bool is_owned(const void* address) {
+  const Block* block = locate(address).block;
+  return block && block->is_owned;
+}
 
 // Counts a command that waits for programs as a user of the block of `address`, which is returned:
 // until `stop_waiting` its buffer is not given back to the driver. Null if there is no block.

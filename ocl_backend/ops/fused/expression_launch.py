@@ -45,7 +45,10 @@ def width_of(window: Window, part: Part, limits: Limits, with_tail: bool = False
         limits: of the device.
         with_tail: whether the last items of a row may be fewer.
     """
-    sizes, steps = [part.space[-1]], list[int]()
+    axis = part.axis(window.nodes) if with_tail else -1
+    if axis != -1 and limits.kind != "cpu":
+        return 1
+    sizes, steps = [part.space[axis]], list[int]()
     for i in part.computed:
         node = window.nodes[i]
         if node.kind == "cat" and node.axis == len(node.out.shape) - 1:
@@ -54,18 +57,18 @@ def width_of(window: Window, part: Part, limits: Limits, with_tail: bool = False
         moved = [read for read, source in sources if source not in part.computed]
         for read in (*moved, node.out) if i in part.roots else moved:
             steps += read.rows
-    if with_tail and limits.kind == "cpu" and _may_have_a_tail(window, part):
-        return vectors.width_of_walk(part.space[-1], prod(part.space[:-1]))
+    if with_tail and limits.kind == "cpu" and _may_have_a_tail(window, part, sizes[0]):
+        return vectors.width_of_walk(sizes[0], prod(part.space) // sizes[0])
     widths = (16, 8, 4, 2) if limits.kind == "cpu" else (4, 2)
     return vectors.widest(widths, sizes, steps)
 
 
-def _may_have_a_tail(window: Window, part: Part) -> bool:
+def _may_have_a_tail(window: Window, part: Part, row: int) -> bool:
     """Whether a row's last items may be computed one by one: it is long, and walked item by item.
 
     Else a processor computes rows of odd sizes one item at a time, which takes ten times as long.
     """
-    if part.space[-1] < 2 * vectors.CPU_WIDTHS[-1] or part.products:
+    if row < 2 * vectors.CPU_WIDTHS[-1] or part.products:
         return False
     return all(window.nodes[i].kind == "pointwise" for i in part.computed)
 
@@ -124,7 +127,9 @@ def fit_in_order(window: Window, parts: Sequence[Part]) -> bool:
     limits = devices()[window.steps[0].rule.device].limits
     if limits.kind != "cpu" or any(part.by_rows(window.nodes) for part in parts):
         return False
-    groups = (_groups(part, width_of(window, part, limits, True), CPU_VECTORS) for part in parts)
+    widths = (width_of(window, part, limits, True) for part in parts)
+    axes = (part.axis(window.nodes) for part in parts)
+    groups = (_groups(*each, CPU_VECTORS) for each in zip(parts, axes, widths, strict=True))
     return sum(groups) <= GROUPS_IN_ORDER and most_bytes(window, parts, []) is not None
 
 
@@ -167,9 +172,10 @@ def _written(
     for part in parts:
         width = width_of(window, part, limits, True)
         steps = CPU_VECTORS if on_cpu else 1
-        writer = Writer(window, part, arguments, width, is_free)
+        axis = part.axis(window.nodes)
+        writer = Writer(window, part, arguments, width, is_free, axis)
         lines = writer.lines(local, steps)
-        work = prod(part.space[:-1]) if part in rows else _groups(part, width, local * steps)
+        work = prod(part.space[:-1]) if part in rows else _groups(part, axis, width, local * steps)
         past = first + work
         if in_order:
             count = arguments.size(work, writer.is_free)
@@ -225,5 +231,6 @@ def launch_of(
     return prepare(device, text, kernel, (items,), arguments, (local,))
 
 
-def _groups(part: Part, width: int, at_once: int) -> int:
-    return ceil_div(prod(part.space[:-1]) * ceil_div(part.space[-1], width), at_once)
+def _groups(part: Part, axis: int, width: int, at_once: int) -> int:
+    row = part.space[axis]
+    return ceil_div(prod(part.space) // row * ceil_div(row, width), at_once)

@@ -41,16 +41,28 @@ class Part(NamedTuple):
         """Whether a work-group shares a row."""
         return any(nodes[i].kind == "mean" for i in self.computed)
 
+    def axis(self, nodes: Sequence[Expression]) -> int:
+        """Return the dimension that a step walks, from the end: the last one of several items.
+
+        Means and joined tensors have their rows along the last one.
+        """
+        if self.products or any(nodes[i].kind != "pointwise" for i in self.computed):
+            return -1
+        return next((-d for d, n in enumerate(reversed(self.space), 1) if n > 1), -1)
+
 
 class Writer:
     """Writes what one part computes. `made` are variables of what is known beforehand.
 
-    Its sizes are arguments if it `is_free`, and wherever a length grows from call to call.
+    Its sizes are arguments if it `is_free`, and wherever a length grows from call to call. Vectors
+    lie along the dimension `axis`, counted from the end.
     """
 
     def __init__(
-        self, window: Window, part: Part, arguments: Arguments, width: int, is_free: bool = False
-    ) -> None:
+        self, window: Window, part: Part, arguments: Arguments, width: int, is_free: bool = False,
+        axis: int = -1,
+    ) -> None:  # fmt: skip
+        self.axis = axis
         self.window, self.part, self.arguments, self.width = window, part, arguments, width
         self.nodes = window.nodes
         computed = [self.nodes[i] for i in part.computed]
@@ -79,16 +91,22 @@ class Writer:
 
     def walk(self) -> Index:
         """Return the index of the present item of the space."""
-        last = len(self.part.space) - 1
-        names = [f"i{d}" if d < last else "c" for d in range(last + 1)]
+        walked = len(self.part.space) + self.axis
+        names = [f"i{d}" if d != walked else "c" for d in range(len(self.part.space))]
         return tuple("0" if n == 1 else i for i, n in zip(names, self.part.space, strict=True))
 
     def load(self, step: int, read: Read, index: Index, width: int) -> str:
         """Return the expression that reads `width` items at `index`."""
         name, at, dtype = self.arguments.pointer(step, read), self.at(read, index), read.dtype
-        last = read.strides[-1] if index and index[-1] != "0" and read.shape[-1] > 1 else 0
+        last = self._step(read, index)
         stride = str(last) if last in (0, 1) else self.size(last)
         return vectors.load(dtype_of(dtype), name, f"({at})", stride, width)
+
+    def _step(self, read: Read, index: Index) -> int:
+        """Return how far apart a vector's items lie; 0: all of them are one."""
+        axis = self.axis
+        moves = len(index) >= -axis and index[axis] != "0" and read.shape[axis] > 1
+        return read.strides[axis] if moves else 0
 
     def value(
         self, i: int, index: Index, width: int, lines: list[str], made: dict[tuple[int, Index], str]
@@ -162,7 +180,7 @@ class Writer:
         """Return the statements that write a root's items at `index`."""
         out = self.nodes[i].out
         kind, at = dtype_of(out.dtype), self.at(out, index)
-        last = out.strides[-1] if index and index[-1] != "0" and out.shape[-1] > 1 else 0
+        last = self._step(out, index)
         stride = "1" if width == 1 or last == 1 else self.size(last)
         name = self.arguments.pointer(i, out, writes=True)
         kept = vectors.convert(self.nodes[i].value, kind.value, value, width)
@@ -210,9 +228,9 @@ class Writer:
         """Return the part's statements; `group` is the work-group's number in it."""
         if self.part.by_rows(self.nodes):
             return self._by_rows(local)
-        last = self.part.space[-1]
+        last = self.part.space[self.axis]
         inner = self.size(ceil_div(last, self.width))
-        total = self.size(prod(self.part.space[:-1]) * ceil_div(last, self.width))
+        total = self.size(prod(self.part.space) // last * ceil_div(last, self.width))
         body = self.roots(False, dict(self.made))
         if last % self.width:
             end = self.size(last)
@@ -237,7 +255,8 @@ class Writer:
 
     def rows(self) -> list[int]:
         """Return the dimensions of the space that say which row an item is in."""
-        return [d for d in range(len(self.part.space) - 1) if self.part.space[d] > 1]
+        walked = len(self.part.space) + self.axis
+        return [d for d, size in enumerate(self.part.space) if d != walked and size > 1]
 
     def position(self) -> list[str]:
         """Return the statements that take `rest`, a row's number, apart."""

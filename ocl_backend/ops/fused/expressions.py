@@ -153,15 +153,19 @@ class Loosely(Rule):
     """A call that continues no chain in a way of its own, but may stand in a loose one."""
 
     kind = "loose"
-    loose: Expression
     ways = ()
     follows = begins = False
 
     def __init__(self, operator: str, device: int, run: Prepared, expression: Expression) -> None:
         self.operator, self.device = operator, device
         self.items, self.dtype = prod(expression.out.shape), expression.out.dtype
-        self.result, self.loose, self._run = expression.out.place, expression, run
+        self.result, self._loose, self._run = expression.out.place, expression, run
         self._met: tuple[tuple[float, ...], ...] = ()  # replaced as a whole: threads share it
+
+    @property
+    def loose(self) -> Expression:
+        """What it computes."""
+        return self._loose
 
     def enqueue(self, values: Sequence[float]) -> None:
         """Run the call, or hold it back; `values` are its launch's.
@@ -170,7 +174,7 @@ class Loosely(Rule):
         gradients are recorded nothing stands loosely: to decide by the numbers there would only let
         like calls differ, which are then not recalled.
         """
-        numbers = tuple(values[number.place] for number in self.loose.numbers)
+        numbers = tuple(values[number.place] for number in self._loose.numbers)
         if not torch.is_grad_enabled() and self._may_recur(numbers):
             offer(self, self._run, values)
         else:

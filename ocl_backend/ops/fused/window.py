@@ -365,8 +365,9 @@ class Window:
 
 
 def _expression(step: Step) -> Expression:
-    assert isinstance(step.rule.loose, Expression)
-    return step.rule.loose
+    loose = step.rule.loose
+    assert isinstance(loose, Expression)
+    return loose
 
 
 def _computes_between(unit: Unit) -> bool:

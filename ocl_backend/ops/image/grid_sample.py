@@ -279,6 +279,8 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -
     `mode` is 0 bilinear, 1 nearest, 2 bicubic; `padding` 0 zeros, 1 border, 2 reflection; `align`
     lets -1 and 1 mean the middles of the outermost items rather than their edges.
     """
+    if 0 in x.shape[2:]:
+        raise RuntimeError(f"grid_sample: images of {[*x.shape]} have no pixels")
     y = x.new_empty((x.shape[0], x.shape[1], *grid.shape[1:-1]))
     axes = _axes(grid)
     if y.numel():

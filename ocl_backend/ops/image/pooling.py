@@ -17,7 +17,7 @@ from ocl_backend.dispatch.outputs import into, resized
 from ocl_backend.kernels.axis_sums import Along, axis_sums
 from ocl_backend.kernels.axis_taps import means
 from ocl_backend.kernels.max_pool_rows import max_rows, max_rows_backward
-from ocl_backend.kernels.memory_formats import arranged, in_pixels, like_image
+from ocl_backend.kernels.memory_formats import in_pixels, like_image
 from ocl_backend.kernels.pooling_2d import ADAPTIVE, pool, pool_backward
 from ocl_backend.kernels.pooling_tables import (
     average_of_integers,
@@ -82,25 +82,24 @@ def max_pool3d(
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of x [..., d, h, w] and where in the volume they lay."""
     windows = regular(3, kernel_size, stride, padding, dilation)
-    out = x.new_empty(_pooled(x, windows, ceil_mode))
+    shape, batched = _pooled(x, windows, ceil_mode), x.dim() == 5
+    out = like_image(shape, x, 3) if batched else like_image((1, *shape), x[None], 3)[0]
     indices = torch.empty_like(out, dtype=torch.int64)
-    largest(x, windows, out, indices)
-    last = in_pixels(x if x.dim() == 5 else x[None])
-    return _placed(out, last), _placed(indices, last)
-
-
-def _placed(out: Tensor, last: bool) -> Tensor:
-    """Return [batch?, channels, d, h, w] with channels last, or as it is."""
-    whole = out if out.dim() == 5 else out[None]
-    return arranged(whole, last).view_as(out) if last else out
+    if not max_rows(x, out, indices, windows):
+        largest(x, windows, out, indices)
+    return out, indices
 
 
 def max_pool3d_backward(grad: Tensor, x: Tensor, *window_and_indices: Any) -> Tensor:
     """Return the gradient of x [..., d, h, w]; what lay nowhere has none."""
-    *window, indices = window_and_indices
+    *window, ceil_mode, indices = window_and_indices
+    del ceil_mode
+    grad_x = torch.empty_like(x)
+    if len(window) == 4 and max_rows_backward(grad, indices, grad_x, regular(3, *window)):
+        return grad_x
     if len(window) > 3 and max(window[3]) > 1:
         grad, indices = grad.masked_fill(indices < 0, 0), indices.clamp(min=0)
-    return scattered(grad, indices, 3, torch.empty_like(x))
+    return scattered(grad, indices, 3, grad_x)
 
 
 def avg_pool_out(

@@ -1,7 +1,9 @@
-"""Fourier transforms as matrix products: complex numbers lie as pairs, and a DFT is a real matrix.
+"""Fourier transforms of any length: of short rows at once, of others in parts.
 
-A length with small factors is split by Cooley and Tukey (1965) until the factors are products
-worth a GEMM; a large prime factor goes through a convolution (Bluestein 1970).
+On processors short rows are one launch (`fft_rows`). Elsewhere a DFT is a real matrix, and complex
+numbers lie as pairs. A length with small factors is split by Cooley and Tukey (1965) until the
+factors are short, or products worth a GEMM; a large prime factor goes through a convolution
+(Bluestein 1970).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import stored
+from ocl_backend.ops.linear import fft_rows
+from ocl_backend.ops.linear.fft_rows import Form, Kind
 from ocl_backend.runtime import capture
 from ocl_backend.runtime.tables import as_table
 
@@ -26,11 +30,20 @@ PRIME = 512
 """Up to this length a transform is one product even where its length has no small factor."""
 
 
+WHOLE: tuple[Kind, Kind] = "complex", "complex"
+
+
 def c2c(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
     """Return the transform of complex x along `dims`; backward is by the conjugate roots."""
-    for dim in dims:
-        x = transform(x.transpose(dim, -1), -1 if forward else 1).transpose(dim, -1)
-    return _scaled(x, [x.shape[dim] for dim in dims], normalization)
+    sign, scale = -1 if forward else 1, _factor([x.shape[dim] for dim in dims], normalization)
+    for place, dim in enumerate(dims):
+        if fft_rows.serves(x, x.shape[dim]):
+            last = place == len(dims) - 1
+            x = _short(x, dim, WHOLE, sign, scale=scale if last else 1.0)
+            scale = 1.0 if last else scale
+        else:
+            x = transform(x.transpose(dim, -1), sign).transpose(dim, -1)
+    return _scaled(x, scale)
 
 
 def r2c(x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> Tensor:
@@ -39,21 +52,44 @@ def r2c(x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> T
     line = x.transpose(last, -1)
     size = x.shape[last]
     kept = size // 2 + 1 if onesided else size
+    scale = _factor([x.shape[dim] for dim in dims], normalization)
+    if fft_rows.serves(x, size):
+        out = _short(x, last, ("real", "complex"), -1, kept=kept, scale=scale)
+        return c2c(out, others, 0, True)
     if _is_product(size):
         out = _product(line, _matrix(size, -1, x.dtype, x.device)[::2, : 2 * kept])
     else:
-        out = transform(torch.complex(line, torch.zeros_like(line)), -1)[..., :kept]
-    out = c2c(out.transpose(last, -1), others, 0, True)
-    return _scaled(out, [x.shape[dim] for dim in dims], normalization)
+        out = transform(line, -1, ("real", "complex"))[..., :kept]
+    return _scaled(c2c(out.transpose(last, -1), others, 0, True), scale)
 
 
 def c2r(x: Tensor, dims: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
     """Return the real backward transform along `dims` of x, half of a Hermitian spectrum."""
     *others, last = dims
-    line = c2c(x, others, 0, False).transpose(last, -1)
-    spectrum = torch.view_as_real(_whole(line, last_dim_size))
-    out = transform(torch.view_as_complex(spectrum), 1).real.transpose(last, -1).contiguous()
-    return _scaled(out, [out.shape[dim] for dim in dims], normalization)
+    line = c2c(x, others, 0, False)
+    scale = _factor([*(x.shape[dim] for dim in others), last_dim_size], normalization)
+    if fft_rows.serves(x, last_dim_size):
+        return _short(line, last, ("half", "real"), 1, kept=last_dim_size, scale=scale)
+    spectrum = _whole(line.transpose(last, -1), last_dim_size)
+    out = transform(spectrum, 1, ("complex", "real"))
+    return _scaled(out.transpose(last, -1).contiguous(), scale)
+
+
+def _short(
+    x: Tensor, dim: int, kinds: tuple[Kind, Kind], sign: int, kept: int = 0, scale: float = 1.0
+) -> Tensor:
+    """Return the transform along `dim` by one launch; `kept`: its results, 0: as many as x has.
+
+    What is kept of a real result are all of its items.
+    """
+    x = x.resolve_conj()
+    real = x.dtype if kinds[0] == "real" else x.dtype.to_real()
+    size = kept if kinds[0] == "half" else x.shape[dim]
+    shape = [*x.shape[: dim % x.dim()], kept or size, *x.shape[dim % x.dim() + 1 :]]
+    dtype = real if kinds[1] == "real" else real.to_complex()
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    form = Form(real, kinds, size, kept or size, sign, scale, False)
+    return fft_rows.lines(x, out, dim % x.dim(), form)
 
 
 def _whole(half: Tensor, size: int) -> Tensor:
@@ -72,29 +108,76 @@ def _whole(half: Tensor, size: int) -> Tensor:
     )
 
 
-def _scaled(x: Tensor, sizes: Sequence[int], normalization: int) -> Tensor:
-    """Apply torch's `fft_norm_mode`: 0 none, 1 by the root of the size, 2 by the size."""
-    if normalization == 0:
-        return x
+def _factor(sizes: Sequence[int], normalization: int) -> float:
+    """Return what torch's `fft_norm_mode` multiplies by.
+
+    It is 0 for 1, 1 for the root of the size in the denominator, 2 for the size.
+    """
     size = float(np.prod(sizes))
-    plain = torch.view_as_real(x) if x.is_complex() else x
-    plain.mul_(1 / (sqrt(size) if normalization == 1 else size))
+    return 1.0 if normalization == 0 else 1 / (sqrt(size) if normalization == 1 else size)
+
+
+def _scaled(x: Tensor, scale: float) -> Tensor:
+    """Multiply x in place."""
+    if scale != 1:
+        (torch.view_as_real(x) if x.is_complex() else x).mul_(scale)
     return x
 
 
-def transform(x: Tensor, sign: int) -> Tensor:
-    """Return sum_j x[.., j] exp(sign * 2i * pi * j * k / n), a dense complex tensor."""
+def transform(x: Tensor, sign: int, kinds: tuple[Kind, Kind] = WHOLE) -> Tensor:
+    """Return sum_j x[.., j] exp(sign * 2i * pi * j * k / n), or its real part, dense.
+
+    Args:
+        x: any strides.
+        sign: of the exponent.
+        kinds: whether x and the result are complex.
+    """
     size = x.shape[-1]
-    real_dtype = torch.view_as_real(x.resolve_conj()).dtype
+    if fft_rows.serves(x, size):
+        return _short(x, -1, kinds, sign, kept=size)
+    if fft_rows.serves(x, 1):
+        return _of_lines(x.resolve_conj(), sign, kinds)
+    x = torch.complex(x, torch.zeros_like(x)) if kinds[0] == "real" else x.resolve_conj()
+    out = _of_products(x, sign)
+    return out if kinds[1] == "complex" else out.real
+
+
+def _of_lines(x: Tensor, sign: int, kinds: tuple[Kind, Kind]) -> Tensor:
+    """Return a long transform by two launches of rows, or more."""
+    size = x.shape[-1]
+    first = _divisor(size, True)
+    if first == 1:
+        out = _bluestein(x, sign)
+        return out if kinds[1] == "complex" else out.real
+    second = size // first
+    split = x.reshape(*x.shape[:-1], first, second)
+    real = x.dtype.to_real() if x.is_complex() else x.dtype
+    form = Form(real, (kinds[0], "complex"), first, first, sign, 1.0, True)
+    inner = torch.empty(split.shape, dtype=real.to_complex(), device=x.device)
+    roots = _roots(first, second, sign, real, x.device)
+    fft_rows.lines(split, inner, split.dim() - 2, form, roots.mT)
+    kinds = ("complex", kinds[1])
+    if not fft_rows.is_short(second):
+        return transform(inner, sign, kinds).transpose(-1, -2).reshape(x.shape)
+    dtype = real.to_complex() if kinds[1] == "complex" else real
+    outer = torch.empty((*x.shape[:-1], second, first), dtype=dtype, device=x.device)
+    form = form._replace(kinds=kinds, n=second, kept=second, twisted=False)
+    fft_rows.lines(inner, outer.mT, split.dim() - 1, form)
+    return outer.view(x.shape)
+
+
+def _of_products(x: Tensor, sign: int) -> Tensor:
+    """Return a transform by products with the matrices of its factors."""
+    size, real = x.shape[-1], x.dtype.to_real()
     if _is_product(size):
-        pairs = torch.view_as_real(x.resolve_conj()).flatten(-2)
-        return _product(pairs, _matrix(size, sign, real_dtype, x.device))
+        pairs = torch.view_as_real(x).flatten(-2)
+        return _product(pairs, _matrix(size, sign, real, x.device))
     first = _divisor(size)
     if first == 1:
         return _bluestein(x, sign)
     second = size // first
     inner = transform(x.reshape(*x.shape[:-1], first, second).transpose(-1, -2), sign)
-    inner = inner * _roots(first, second, sign, real_dtype, x.device)
+    inner = inner * _roots(first, second, sign, real, x.device)
     outer = transform(inner.transpose(-1, -2), sign)
     return outer.transpose(-1, -2).reshape(x.shape)
 
@@ -103,9 +186,12 @@ def _is_product(size: int) -> bool:
     return size <= DIRECT or (size <= PRIME and _divisor(size) == 1)
 
 
-def _divisor(size: int) -> int:
-    """Return the largest divisor, at most `DIRECT`, whose DFT is one product."""
-    return next(d for d in range(min(DIRECT, size - 1), 0, -1) if size % d == 0)
+@lru_cache(maxsize=1024)
+def _divisor(size: int, by_lines: bool = False) -> int:
+    """Return the largest divisor whose DFT is one launch of rows, or else one product."""
+    most = min(fft_rows.LONGEST if by_lines else DIRECT, size - 1)
+    divisors = (d for d in range(most, 0, -1) if size % d == 0)
+    return next(d for d in divisors if not by_lines or fft_rows.is_short(d))
 
 
 def _product(pairs: Tensor, matrix: Tensor) -> Tensor:
@@ -119,8 +205,9 @@ def _bluestein(x: Tensor, sign: int) -> Tensor:
     """Return the transform as a convolution with a chirp, of a length with small factors."""
     size = x.shape[-1]
     length = 1 << (2 * size - 1).bit_length()
-    chirp, filtered = _chirp(size, length, sign, torch.view_as_real(x).dtype, x.device)
-    padded = torch.zeros((*x.shape[:-1], length), dtype=x.dtype, device=x.device)
+    real = x.dtype.to_real() if x.is_complex() else x.dtype
+    chirp, filtered = _chirp(size, length, sign, real, x.device)
+    padded = torch.zeros((*x.shape[:-1], length), dtype=chirp.dtype, device=x.device)
     padded[..., :size] = x * chirp
     spectrum = transform(padded, -1) * filtered
     return transform(spectrum, 1)[..., :size] * chirp

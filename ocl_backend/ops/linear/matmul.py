@@ -7,7 +7,6 @@ compute a product; here strides become transposes and row strides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -126,13 +125,18 @@ class Multiplying(Rule):
         self._key, self._call = key, _prepared(key)
         self._fused: dict[tuple[bool, Activation], TunedCall] = {}
         self.ways = (Way(0, (1, 3) if key.bias else (1,), (2,)),)
+
+    @property
+    def loose(self) -> Expression | None:
+        """The product as an expression, made when it is asked for: thousands would be kept."""
+        key = self._key
         columns = key.b_shape[1:]
         out = Read("out", 2, key.dtype, (*key.a_shape[:1], *columns), key.out_strides)
         a = Read("a", 0, key.dtype, key.a_shape, key.a_strides)
         b = Read("b", 1, key.dtype, key.b_shape, key.b_strides)
         bias = [Read("bias", 3, key.dtype, columns, (1,))] if key.bias else []
         made = Expression("product", (a, b, *bias), out)
-        self.loose = made if fits(made) and key.activation == "none" else None
+        return made if fits(made) and key.activation == "none" else None
 
     def offer(self, pointers: tuple[int, ...]) -> None:
         """Hold the product back for what may follow, or run it."""
@@ -170,7 +174,6 @@ def _multiplying(key: ShapeKey) -> Multiplying:
     return Multiplying(key)
 
 
-@lru_cache(maxsize=8192)
 def _check(operator: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     """Raise RuntimeError, as torch does, where the shapes admit no product."""
     rank = 3 if "b" in operator.removeprefix("add") else 2

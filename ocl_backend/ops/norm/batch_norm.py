@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.dtypes import STORAGE
+from ocl_backend.dtypes import STORAGE, encode
 from ocl_backend.fusion.held import Rule, Step, Way, offer
 from ocl_backend.kernels.batch_norm_kernels import BatchNormCase, PreparedNorm
 from ocl_backend.kernels.memory_formats import arranged, dense, in_pixels
@@ -132,8 +132,11 @@ def native_batch_norm(
 
     In evaluation the last two are empty, as torch has them on the CPU.
     """
+    _check_vectors(running_mean, running_var)
     given_x, pixels = x, in_pixels(x)
     x = arranged(x, pixels)
+    if x is not given_x:  # else torch takes weights of any shape
+        _check_vectors(weight, bias)
     y = torch.empty_like(x)
     if weight is not None and bias is None:
         bias = torch.zeros_like(weight)
@@ -156,7 +159,7 @@ def native_batch_norm(
         "fwd", device, x.dtype, param, x.shape, training, tracks, weight is not None, pixels
     )
     pointers = pointers_of(x, y, None, weight, bias, means, variances, mean, invstd)
-    values = *pointers, eps, momentum
+    values = *pointers, *_numbers(x.dtype, eps, momentum)
     if x.dtype not in STORAGE or x is not given_x:
         rule.run(*values)
     else:
@@ -173,6 +176,22 @@ def _like(statistics: Tensor | None, of_layer: Tensor | None) -> Tensor | None:
     if statistics is None or of_layer is None or of_layer.dtype is statistics.dtype:
         return of_layer
     return of_layer.to(statistics.dtype)
+
+
+def _numbers(dtype: torch.dtype, *numbers: float) -> Sequence[float]:
+    """Return numbers as the kernels of a dtype take them."""
+    return [encode("double", n) for n in numbers] if dtype is torch.float64 else numbers
+
+
+def _check_vectors(*parameters: Tensor | None) -> None:
+    """Refuse weights and statistics that are no vectors, where torch does.
+
+    Raises:
+        RuntimeError: one is none.
+    """
+    for one in parameters:
+        if one is not None and one.dim() != 1:
+            raise RuntimeError(f"batch_norm: a parameter of shape {[*one.shape]}; flatten it")
 
 
 @cache
@@ -199,6 +218,7 @@ def native_batch_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the gradients of x, weight and bias; the last two None unless asked for."""
+    _check_vectors(weight, running_mean, running_var)
     pixels = in_pixels(x)
     grad, x = arranged(grad, pixels), arranged(x, pixels)
     grad_x = torch.empty_like(x)
@@ -219,7 +239,7 @@ def native_batch_norm_backward(
         )
         kept = (weight, running_mean, running_var, save_mean, save_invstd)
         tensors = (x, grad, None, grad_x, grad_weight, grad_bias, *map(dense, kept))
-        values = (*pointers_of(*tensors), eps, 0.0)
+        values = (*pointers_of(*tensors), *_numbers(x.dtype, eps, 0.0))
         offer(rule, rule.run.sequence(values), values)
     if layer is not None:
         grad_weight, grad_bias = grad_weight.to(layer.dtype), grad_bias.to(layer.dtype)

@@ -234,6 +234,7 @@ def _where(x: Tensor, best: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
     if x.dim() == 0:
+        axis_of(dim, 0)
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     best = _extreme(x, (dim,), True, largest)
     where = _where(x, best, dim, keepdim)

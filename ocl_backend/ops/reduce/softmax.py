@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels import softmax_rows
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.reduction_kernels import Reduction
 from ocl_backend.ops.reduce.reductions import SUM, amax, dims_of, reduce
@@ -82,6 +83,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _forward(name: str, x: Tensor, dim: int) -> Tensor:
+    dim = axis_of(dim, x.dim())
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not x.numel():
         return out
@@ -97,7 +99,7 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
 
 
 def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
-    wide = _wide(grad.dtype)
+    wide, dim = _wide(grad.dtype), axis_of(dim, output.dim())
     out = torch.empty_like(output, memory_format=torch.contiguous_format)
     if not out.numel():
         return out

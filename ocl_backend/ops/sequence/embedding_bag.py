@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.kernels.bag_sums import are_worth_it, sum_bags
+from ocl_backend.kernels.bag_sums import are_worth_it, check_offsets, sum_bags
 from ocl_backend.ops.tensor.indexing import add_slices, are_widened, index_select
 
 SUM, MEAN, MAX = range(3)
@@ -37,8 +37,10 @@ def embedding_bag(
     """
     del scale_grad_by_freq, sparse
     bags = len(offsets) - include_last_offset
+    if not bags:
+        return _without_bags(weight, indices, offsets)
     plain = mode != MAX and weight.is_floating_point() and are_worth_it(weight, indices, bags)
-    if plain and bags and weight.shape[1]:
+    if plain and weight.shape[1]:
         bag = torch.empty(len(indices), dtype=offsets.dtype, device=indices.device)
         sizes = torch.empty(bags, dtype=torch.int64, device=indices.device)
         out = sum_bags(
@@ -46,6 +48,7 @@ def embedding_bag(
             (bag, sizes),
         )  # fmt: skip
         return out, bag, sizes, sizes.new_empty(0)
+    check_offsets(offsets, len(indices))
     bag, sizes, counted = _bags(indices, offsets, bags, padding_idx)
     rows = index_select(weight, 0, indices, operator="embedding_bag")
     if per_sample_weights is not None:
@@ -58,6 +61,16 @@ def embedding_bag(
     if mode == MEAN:
         out /= sizes.clamp(min=1).unsqueeze(1)
     return out, bag, sizes, sizes.new_empty(0)
+
+
+def _without_bags(
+    weight: Tensor, indices: Tensor, offsets: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return as `embedding_bag` where there is no bag at all, whatever indices there are."""
+    if len(offsets):
+        check_offsets(offsets, len(indices))
+    none = offsets.new_empty(0)
+    return weight.new_empty(0, weight.shape[1]), torch.zeros_like(indices), none, none.clone()
 
 
 def forward_only(
@@ -73,7 +86,7 @@ def forward_only(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return as `embedding_bag`; like torch's CPU, of plain sums no more than the bags."""
     bags = len(offsets) - include_last_offset
-    if mode == SUM and weight.is_floating_point() and are_worth_it(weight, indices, bags):
+    if bags and mode == SUM and weight.is_floating_point() and are_worth_it(weight, indices, bags):
         out = sum_bags(weight, indices, offsets, bags, False, per_sample_weights, padding_idx)
         none = offsets.new_empty(0)
         return out, none, offsets.new_zeros(bags), none
@@ -153,6 +166,8 @@ def embedding_bag_dense_backward(
 ) -> Tensor:
     """Return the gradient of the table, [num_weights, features]."""
     total = grad.new_zeros((num_weights, grad.shape[1]))
+    if not len(grad):
+        return total
     if mode == MAX:
         kept = grad.masked_fill(maxima < 0, 0)
         return total.scatter_add_(0, maxima.clamp(min=0), kept)

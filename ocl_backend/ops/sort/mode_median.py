@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.ops.sort.sorting import median_of_none, sort
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Return the commonest item along `dim`, of several the smallest, and one of its positions."""
+    dim = axis_of(dim, x.dim())
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values, order = sort(x, dim=dim)
@@ -24,7 +26,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     starts = torch.ones_like(values, dtype=torch.bool)
     later = values.narrow(dim, 1, size - 1)
     starts.narrow(dim, 1, size - 1).copy_(later != values.narrow(dim, 0, size - 1))
-    shape = [size if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    shape = [size if axis == dim else 1 for axis in range(x.dim())]
     position = torch.arange(size, device=x.device).view(shape)
     length = position - torch.where(starts, position, 0).cummax(dim)[0]
     last = length.argmax(dim, keepdim=True)
@@ -34,6 +36,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Return the lower median along `dim` of the items that are not NaN, and its position."""
+    dim = axis_of(dim, x.dim())
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values, order = sort(x, dim=dim)  # NaNs come last

@@ -243,7 +243,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue: selected number k={k} out of range for {size} items")
     if x.dim() == 0:
-        return sort(x)
+        return sort(x, dim=dim)
     parts = (part.select(dim, k - 1) for part in sort(x, dim=dim))
     values, indices = (part.unsqueeze(dim) if keepdim else part for part in parts)
     return values.clone(), indices.clone()
@@ -252,7 +252,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
 def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Return the lower median along `dim` and its position; a NaN wins."""
     if x.dim() == 0:
-        return sort(x)
+        return sort(x, dim=dim)
     found = kthvalue(x, (x.shape[dim] + 1) // 2, dim, keepdim)
     bad = x.isnan() if x.dtype.is_floating_point else None
     if bad is None:

@@ -157,7 +157,13 @@ def unique_dim(
 
 
 def _slices(x: Tensor, dim: int) -> Tensor:
-    """Return the slices along `dim` as rows."""
+    """Return the slices along `dim` as rows.
+
+    Raises:
+        RuntimeError: they have no items, so that nothing tells them apart.
+    """
+    if 0 in (*x.shape[:dim], *x.shape[dim:][1:]):
+        raise RuntimeError(f"unique: slices of {[*x.shape]} along dimension {dim} have no items")
     rows = x.movedim(dim, 0)
     return rows.reshape(len(rows), rows.numel() // max(len(rows), 1))
 

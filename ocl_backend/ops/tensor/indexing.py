@@ -192,8 +192,8 @@ def scatter_(
     x: Tensor, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None
 ) -> Tensor:
     """Write `src` to x at the positions `index` along `dim`."""
+    _check_along(x, dim, index, src if isinstance(src, Tensor) else None)
     if index.numel():
-        _check_along(x, dim, index, src if isinstance(src, Tensor) else None)
         if isinstance(src, Tensor):
             src = src.as_strided(index.shape, src.stride()) if src.dim() else src
         write(x, along(dim, index, "scatter"), src, REDUCE[reduce] if reduce else "assign")
@@ -254,9 +254,9 @@ def _rows(x: Tensor, dim: int, index: Tensor, operator: str) -> tuple[tuple[int,
     if index.dim() > 1:
         raise IndexError(f"{operator}: an index of {index.dim()} dimensions; give a vector")
     check_index(operator, index)
+    axis = axis_of(dim, x.dim())
     if x.dim() == 0:
         return (), lambda x: Places((), (), (index.reshape(()),), (1,), (1,), (0,), operator)
-    axis = axis_of(dim, x.dim())
     return locate_indices(x, [None] * axis + [index.reshape(-1)], operator)
 
 
@@ -316,7 +316,7 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 def index_fill_(x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """Fill the slices of x that `index` names."""
     shape, locate = _rows(x, dim, index, "index_fill")
-    if prod(shape):
+    if prod(shape) and index.numel():  # a number is a slice, too
         write(x, locate, _on(value, x) if isinstance(value, Tensor) else value, "assign")
     return x
 

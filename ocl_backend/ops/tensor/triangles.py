@@ -40,6 +40,8 @@ def triu_(x: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _triangle(name: str, x: Tensor, diagonal: int) -> Tensor:
+    if x.dim() < 2:
+        raise RuntimeError(f"{name}: {[*x.shape]} is no matrix")
     out = torch.empty_like(x)
     if not x.numel():
         return out

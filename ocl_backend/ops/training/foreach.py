@@ -7,9 +7,11 @@ several orders, share memory or have several dtypes are taken one tensor at a ti
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -126,9 +128,10 @@ def _at_once(call: ListCall, given: Sequence[Any]) -> list[Tensor] | None:
     dtype, device = lists[0][0].dtype, lists[0][0].get_device()
     if dtype not in FLOATS or not are_alike(lists, device, [dtype] * len(lists)):
         return None
-    if call.single.in_place and share_memory(lists):
+    once = [v for kind, v in zip(call.kinds, given, strict=True) if kind == "tensor"]
+    if call.single.in_place and share_memory(lists, once):
         return None
-    numbers = {v.dtype for kind, v in zip(call.kinds, given, strict=True) if kind == "tensor"}
+    numbers = {v.dtype for v in once}
     if numbers - {dtype} and not all(tensor.dim() for tensor in lists[0]):
         return None  # without dimensions, too, a tensor takes part in the choice of a dtype
     forms = [_form(kind, value) for kind, value in zip(call.kinds, given, strict=True)]
@@ -160,16 +163,30 @@ def _at_once(call: ListCall, given: Sequence[Any]) -> list[Tensor] | None:
     return results
 
 
-def share_memory(lists: Sequence[Sequence[Tensor]]) -> bool:
-    """Say whether a row reads or writes a tensor that another row writes, one of the first list."""
-    written = {tensor.data_ptr(): row for row, tensor in enumerate(lists[0]) if tensor.numel()}
-    if len(written) < sum(tensor.numel() > 0 for tensor in lists[0]):
+def share_memory(lists: Sequence[Sequence[Tensor]], shared: Sequence[Tensor] = ()) -> bool:
+    """Say whether a row reads or writes memory that another row writes, one of the first list.
+
+    A row may read what it writes, if it reads exactly that.
+
+    Args:
+        lists: of tensors without gaps; the first ones are written.
+        shared: tensors that all rows read.
+    """
+    written = sorted((*_reach(x), row) for row, x in enumerate(lists[0]) if x.numel())
+    if any(end > start for (_, end, _), (start, _, _) in pairwise(written)):
         return True
-    return any(
-        written.get(tensor.data_ptr(), row) != row
-        for tensors in lists[1:]
-        for row, tensor in enumerate(tensors)
-    )
+    starts = [start for start, _, _ in written]
+    read = [(*_reach(x), row) for xs in lists[1:] for row, x in enumerate(xs) if x.numel()]
+    for one in (*read, *((*_reach(x), -1) for x in shared)):
+        before = bisect_left(starts, one[1])  # of those, only the last one can reach into it
+        if before and written[before - 1][1] > one[0] and written[before - 1] != one:
+            return True
+    return False
+
+
+def _reach(x: Tensor) -> tuple[int, int]:
+    """Return where a tensor without gaps begins and ends."""
+    return x.data_ptr(), x.data_ptr() + x.nbytes
 
 
 def _form(kind: str, value: Any) -> Any:

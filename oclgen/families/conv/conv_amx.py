@@ -32,7 +32,7 @@ from oclgen.families.parts.packing import PACKED, Packing, sizes_of
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, buffer, ceil_div, round_up
+from oclgen.plan import Launch, LazyText, Outline, Plan, Spread, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem, Problem, Volume
 from oclgen.registers import Registers, covered, product_of_tiles
 from oclgen.render import dtype_preamble, render
@@ -75,9 +75,12 @@ class Config(BaseConfig):
             )
         return None
 
-    def needs(self, problem: ConvProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, (1, 1, 1)),), sizes_of(_packings(problem, self)))
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan without texts and arguments of the correlations."""
+        wide, (weights, *images) = merged(problem), _packings(problem, self)
+        products = [_spread(self, one, weights) for one in parts_of(wide)]
+        packs = _packs(problem, weights, len(images))
+        return Outline((*packs, *products), sizes_of((weights, *images)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of tiles of pixels and of channels: what counts are tiles."""
@@ -171,12 +174,23 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     wide, volume = merged(problem), problem.volume or FLAT
     together = problem.groups // wide.groups
     weights, *images = spaces = _packings(problem, config)
-    packs = (
-        packed.pack_of_weights(problem, together, weights),
-        *(packed.pack_of_images(wide, volume) for _ in images),
-    )
     launches = (_correlate(wide, volume, config, one, weights, together) for one in parts_of(wide))
-    return Plan((*packs, *launches), sizes_of(spaces))
+    return Plan((*_packs(problem, weights, len(images)), *launches), sizes_of(spaces))
+
+
+@lru_cache(maxsize=64)
+def _packs(problem: ConvProblem, weights: Packing, images: int) -> tuple[Launch, ...]:
+    """Return the launches that pack the weights and, unless they are read as they lie, images."""
+    wide, volume = merged(problem), problem.volume or FLAT
+    of_weights = packed.pack_of_weights(problem, problem.groups // wide.groups, weights)
+    return of_weights, *(packed.pack_of_images(wide, volume) for _ in range(images))
+
+
+def _spread(config: Config, part: Correlation, weights: Packing) -> Spread:
+    """Return the sizes of the launch of a correlation."""
+    blocks = part.groups * weights.tiles
+    grid = (blocks, ceil_div(ceil_div(_tiles(part), config.strips), config.loop_m))
+    return Spread(NAME, (*(grid if config.channels_fastest else grid[::-1]), 1), (1, 1, 1))
 
 
 def _packings(problem: ConvProblem, config: Config) -> list[Packing]:
@@ -234,8 +248,6 @@ def _correlate(
     """Return the launch of a correlation of which `together` groups are one of the problem's."""
     read, written = operands(problem)[1:]
     as_it_lies, in_pixels = in_place(problem, volume), problem.layout == "nhwc"
-    blocks = part.groups * weights.tiles
-    grid = (blocks, ceil_div(ceil_div(_tiles(part), config.strips), config.loop_m))
     results, columns = results_of(part.cols), columns_of(part.cols)
     runs = _runs(part, as_it_lies)
 
@@ -260,18 +272,9 @@ def _correlate(
             rest=runs.length % STEP,
         )
 
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(*(grid if config.channels_fastest else grid[::-1]), 1),
-        local_size=(1, 1, 1),
-        args=(
-            *buffer(read if as_it_lies else packed.IMAGES),
-            *buffer(PACKED),
-            *terms(problem),
-            *buffer(written),
-        ),
-    )
+    image = buffer(read if as_it_lies else packed.IMAGES)
+    args = (*image, *buffer(PACKED), *terms(problem), *buffer(written))
+    return _spread(config, part, weights).launch(text, args)
 
 
 def _overwritten(problem: ConvProblem, part: Correlation) -> int:

@@ -14,10 +14,10 @@ from math import prod
 from typing import Any, Literal, Self
 
 from oclgen.families.parts.planes import FLOAT_BYTES, VECTORS, sum_planes
-from oclgen.family import Family, Traits
+from oclgen.family import Family, Traits, outlined
 from oclgen.limits import Limits
 from oclgen.parameters import values_of
-from oclgen.plan import Arg, Launch, Needs, Plan, Scalar
+from oclgen.plan import Arg, Launch, Needs, Outline, Plan, Scalar
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
 from oclgen.registers import Registers
 
@@ -147,6 +147,14 @@ def _sliced(config: Any, problem: ConvProblem) -> Any:
     return replace(config, split_k=least) if getattr(config, "split_k", least) < least else config
 
 
+def _summed(product: Outline, problem: ConvProblem, split_k: int) -> Outline:
+    """Return a product's outline, in which `_sum` is the last launch where images are added."""
+    if not is_summed(problem):
+        return product
+    return product._replace(launches=(*product.launches[:-1], _sum(problem, split_k)))
+
+
+@lru_cache(maxsize=64)
 def _sum(problem: ConvProblem, split_k: int) -> Launch:
     """Return the launch that adds the planes of all images, instead of those of each."""
     planes = split_k * problem.batch
@@ -203,8 +211,14 @@ def conv_as_gemm(gemm: Family) -> ConvAsGemm:
 
         def needs(self, problem: ConvProblem) -> Needs:
             """Return what the plan asks of a device."""
-            needs: Needs = super().needs(_product(problem))
+            found = outlined(self, problem)
+            needs: Needs = super().needs(_product(problem)) if found is None else found.needs
             return needs
+
+        def outline(self, problem: ConvProblem) -> Outline | None:
+            """Return the product's outline, with the sum of the planes of all images."""
+            found: Outline | None = super().outline(_product(problem))
+            return found and _summed(found, problem, self.split_k)
 
         def in_registers(self, problem: ConvProblem) -> Registers | None:
             """Return how the product fills a processor's registers."""

@@ -20,7 +20,7 @@ from oclgen.families.gemm.gemm_parts import ALIGNED
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Warps
-from oclgen.plan import Needs, Plan
+from oclgen.plan import Outline, Plan
 from oclgen.problem import ConvProblem, Problem
 
 NAME = "conv_async"
@@ -88,10 +88,10 @@ class Config(BaseConfig):
             or around.reduction_why_not(problem, self.tiles, self.split_k)
         )
 
-    def needs(self, problem: ConvProblem) -> Needs:
-        """Return what the plan asks of a device."""
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
         local_bytes = self.product.local_bytes
-        return around.needs(NAME, problem, self.tiles, self.split_k, local_bytes)
+        return around.outline(NAME, problem, self.tiles, self.split_k, local_bytes)
 
     def _copy_conflict(self, problem: ConvProblem) -> str | None:
         if self.pad % parts.QUAD:

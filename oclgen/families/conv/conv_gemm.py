@@ -23,7 +23,7 @@ from oclgen.families.gemm.gemm_parts import aligned_preamble
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Stages, Tile, Unroll, Vector, values_of
-from oclgen.plan import Needs, Plan
+from oclgen.plan import Outline, Plan
 from oclgen.problem import ConvProblem, Problem
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble
 
@@ -103,9 +103,10 @@ class Config(BaseConfig):
             or self._reduction_why_not(problem)
         )
 
-    def needs(self, problem: ConvProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        return around.needs(NAME, problem, self.tiles, self.split_k, self.local_bytes)
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        local_bytes = self.local_bytes
+        return around.outline(NAME, problem, self.tiles, self.split_k, local_bytes)
 
     def _tile_why_not(self, axis: str, tile: int, local: int, vec: int) -> str | None:
         if vec not in VECTOR_WIDTHS:

@@ -34,12 +34,13 @@ from oclgen.families.parts.planes import (
 from oclgen.families.parts.strided_weights import strided_weights
 from oclgen.limits import Limits
 from oclgen.plan import (
-    Frame,
+    AnyLaunch,
     Launch,
     LazyText,
-    Needs,
+    Outline,
     Plan,
     Scalar,
+    Spread,
     buffer,
     ceil_div,
 )
@@ -129,8 +130,10 @@ def _steps(problem: ConvProblem, tile_k: int, taps_outer: bool) -> int:
     )
 
 
-def needs(kernel: str, problem: ConvProblem, tiles: Tiles, split_k: int, local_bytes: int) -> Needs:
-    """Return what the plan around the product's `kernel` asks of a device.
+def outline(
+    kernel: str, problem: ConvProblem, tiles: Tiles, split_k: int, local_bytes: int
+) -> Outline:
+    """Return the plan around the product's `kernel` without the product's text and arguments.
 
     Args:
         kernel: name of the product's kernel.
@@ -139,16 +142,11 @@ def needs(kernel: str, problem: ConvProblem, tiles: Tiles, split_k: int, local_b
         split_k: slices of the reduction, each a plane of fp32 where there are several.
         local_bytes: local memory of the product's work-group.
     """
-    frames: tuple[Frame, ...] = (Frame(kernel, (tiles.work_items, 1), local_bytes),)
-    if _of_turned_weights(problem):
-        frames += _weights_sum(problem).needs.frames
-    return Needs(frames, workspaces(problem, tiles, split_k))
-
-
-@lru_cache(maxsize=64)
-def _weights_sum(problem: ConvProblem) -> Plan:
-    """Return the sum of planes of turned weights alone, which takes the same for any number."""
-    return Plan((_sum(problem, 1),))
+    product = spread_of(kernel, problem, tiles, split_k, product_of(problem, tiles), local_bytes)
+    launches: tuple[Launch | Spread, ...] = _around(problem, tiles, split_k, product)
+    if _of_turned_weights(problem):  # their sum may ask a device for more than the product
+        launches = (*launches[:-1], _sum(problem, split_k).spread)
+    return Outline(launches, workspaces(problem, tiles, split_k))
 
 
 def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[str, int], ...]:
@@ -180,12 +178,19 @@ def plan_of(problem: ConvProblem, tiles: Tiles, split_k: int, launch: Launch) ->
         split_k: slices of the reduction, as the product was written for.
         launch: the product, as `launch_of` returns it.
     """
-    launches = [launch]
+    launches = _around(problem, tiles, split_k, launch)
+    return Plan(launches, workspaces(problem, tiles, split_k))
+
+
+def _around(
+    problem: ConvProblem, tiles: Tiles, split_k: int, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    launches: list[Launch | AnyLaunch] = [product]
     if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
         launches.insert(0, pack(problem, tiles))
     if is_summed(problem, split_k):
         launches.append(_sum(problem, split_k))
-    return Plan(tuple(launches), workspaces(problem, tiles, split_k))
+    return tuple(launches)
 
 
 def is_summed(problem: ConvProblem, split_k: int) -> bool:
@@ -201,6 +206,7 @@ def _of_turned_weights(problem: ConvProblem) -> bool:
     return problem.layout == "nhwc" and problem.direction == "bwd_weights"
 
 
+@lru_cache(maxsize=64)
 def _sum(problem: ConvProblem, split_k: int) -> Launch:
     """Return the launch that adds the planes."""
     if not _of_turned_weights(problem):
@@ -234,8 +240,6 @@ def launch_of(
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     given = _growing(problem, tiles_n)
-    # a pixel's groups are neighbours in memory: so are then the work-groups that read and write it
-    groups_first = problem.layout == "nhwc" and problem.groups > 1
 
     @LazyText
     def text() -> str:
@@ -251,24 +255,38 @@ def launch_of(
             split_k=split_k,
             summed=summed,
             along=product.along,
-            groups_first=groups_first,
+            groups_first=_groups_first(problem),
             plane_elements=_plane_elements(problem),
             **values,
         )
 
-    across, down = (problem.groups, 1) if groups_first else (1, problem.groups)
     inputs = (*buffer(role_a(problem)), *buffer(b), *terms(problem, summed))
-    return Launch(
-        text=text,
+    args = (*inputs, *buffer(PLANES if summed else c), *map(Scalar, given.values()))
+    return spread_of(kernel, problem, tiles, split_k, product, local_bytes).launch(text, args)
+
+
+def spread_of(
+    kernel: str,
+    problem: ConvProblem,
+    tiles: Tiles,
+    split_k: int,
+    product: Product,
+    local_bytes: int,
+) -> Spread:
+    """Return the sizes of the product's launch, of which `launch_of` names the arguments."""
+    across, down = (problem.groups, 1) if _groups_first(problem) else (1, problem.groups)
+    across *= ceil_div(product.m, tiles.m) * ceil_div(product.n, tiles.n)
+    return Spread(
         kernel=kernel,
-        global_size=(
-            across * tiles_m * tiles_n * tiles.work_items,
-            down * product.phases * split_k,
-        ),
+        global_size=(across * tiles.work_items, down * product.phases * split_k),
         local_size=(tiles.work_items, 1),
-        args=(*inputs, *buffer(PLANES if summed else c), *map(Scalar, given.values())),
         local_bytes=local_bytes,
     )
+
+
+def _groups_first(problem: ConvProblem) -> bool:
+    """Say whether work-groups of a pixel's groups are neighbours, as they are in memory."""
+    return problem.layout == "nhwc" and problem.groups > 1
 
 
 def _growing(problem: ConvProblem, tiles_n: int) -> dict[str, int]:

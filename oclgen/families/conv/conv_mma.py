@@ -22,12 +22,23 @@ from oclgen.families.parts.blocking import ITEMS_PER_UNIT, best_split, none_empt
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.mma_shapes import Shape, ranked
 from oclgen.families.parts.packing import PACKED
-from oclgen.families.parts.planes import PLANES, planes_bytes, sum_planes
+from oclgen.families.parts.planes import PLANES, planes_bytes, sum_of_planes
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
+from oclgen.plan import (
+    AnyLaunch,
+    Arg,
+    Launch,
+    LazyText,
+    Outline,
+    Plan,
+    Scalar,
+    Spread,
+    buffer,
+    ceil_div,
+)
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, Volume
 from oclgen.render import dtype_preamble, render
 
@@ -112,12 +123,10 @@ class Config(BaseConfig):
         """Say with numbers what the family itself has against this, or None."""
         return self.gemm(problem).conflict(_product(problem), limits)
 
-    def needs(self, problem: ConvProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        gemm = self.gemm(problem)
-        kernel = f"{NAME}_weights" if problem.direction == "bwd_weights" else NAME
-        frame = Frame(kernel, (gemm.work_items, 1, 1), gemm.local_bytes(_product(problem)))
-        return Needs((frame,), _workspaces(problem, self))
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        launches = _around(problem, self, _spread(problem, self))
+        return Outline(launches, _workspaces(problem, self))
 
 
 DEFAULT = Config(
@@ -196,15 +205,21 @@ def splits(problem: ConvProblem, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the copies of images and weights, the product, and the sum of its planes, if any."""
-    launches = [*parts.copies(problem)]
+    of_weights = problem.direction == "bwd_weights"
+    product = (_of_weights if of_weights else _of_correlations)(problem, config)
+    return Plan(_around(problem, config, product), _workspaces(problem, config))
+
+
+def _around(
+    problem: ConvProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between the copies before it and the sum behind it."""
+    copies = parts.copies(problem)
     if problem.direction == "bwd_weights":
-        launches += [_of_weights(problem, config), parts.sum_weights(problem, config.split_k)]
-    else:
-        packed = parts.pack(problem, _weights_layout(problem, config))
-        launches += [packed] if packed else []
-        launches.append(_of_correlations(problem, config))
-        launches += [sum_planes(problem, config.split_k).launch()] if config.split_k > 1 else []
-    return Plan(tuple(launches), _workspaces(problem, config))
+        return *copies, product, parts.sum_weights(problem, config.split_k)
+    packed = parts.pack(problem, _weights_layout(problem, config))
+    added = (sum_of_planes(problem, config.split_k),) if config.split_k > 1 else ()
+    return *copies, *((packed,) if packed else ()), product, *added
 
 
 _product = lru_cache(maxsize=256)(parts.product)
@@ -253,13 +268,13 @@ OF_PLANES, OF_VOLUMES = Mask(16, MAX_KERNEL), Mask(11, MAX_VOLUME_KERNEL, 22)
 
 
 def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
-    launched, split = phases(parts.merged(problem)), config.split_k > 1
+    split = config.split_k > 1
     image = parts.images(problem)[0]
-    nhwc, whole = problem.layout == "nhwc", all(p.rows.whole and p.cols.whole for p in launched)
-    neighbours = launched[0].channels if nhwc else launched[0].results
 
     @LazyText
     def text() -> str:
+        launched, nhwc = phases(parts.merged(problem)), problem.layout == "nhwc"
+        neighbours = launched[0].channels if nhwc else launched[0].results
         return render(
             NAME,
             **_common(problem, config),
@@ -271,14 +286,14 @@ def _of_correlations(problem: ConvProblem, config: Config) -> Launch:
             slice=_slice(problem, config) // config.tile_k,
             in_place=image.in_place,
             run=_run(problem, config, neighbours),
-            whole=whole,
+            whole=all(part.rows.whole and part.cols.whole for part in launched),
             mask=OF_VOLUMES if problem.volume else OF_PLANES,
         )
 
     out = PLANES if split else problem.output
     operands = (*image.argument(), *buffer(PACKED))
     args = (*operands, *terms(problem, split), *buffer(out))
-    return _launch(problem, config, NAME, text, (len(launched), config.split_k), args)
+    return _launch(problem, config, text, args)
 
 
 def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
@@ -301,7 +316,7 @@ def _of_weights(problem: ConvProblem, config: Config) -> Launch:
         )
 
     args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
-    return _launch(problem, config, f"{NAME}_weights", text, (config.split_k, 1), args)
+    return _launch(problem, config, text, args)
 
 
 def _growing(problem: ConvProblem, config: Config) -> dict[str, int]:
@@ -361,23 +376,21 @@ def _slice(problem: ConvProblem, config: Config) -> int:
     return slice_length(_product(problem).k, config.split_k, config.tile_k)
 
 
-def _launch(
-    problem: ConvProblem,
-    config: Config,
-    kernel: str,
-    text: LazyText,
-    planes: tuple[int, int],
-    args: Any,
-) -> Launch:
+def _spread(problem: ConvProblem, config: Config) -> Spread:
+    """Return the sizes of the product's launch."""
     product, gemm = _product(problem), config.gemm(problem)
     tiles = ceil_div(product.m, config.tile_m) * ceil_div(product.n, config.tile_n)
-    tiles *= parts.products(problem)
-    wgmma = config.unit == "wgmma"
-    return Launch(
-        text=LazyText(lambda: ptx.with_target(str(text), "sm_90a")) if wgmma else text,
-        kernel=kernel,
-        global_size=(tiles * gemm.work_items, *planes),
-        local_size=(gemm.work_items, 1, 1),
-        args=(*args, *map(Scalar, _growing(problem, config).values())),
-        local_bytes=gemm.local_bytes(product),
-    )
+    items = gemm.work_items
+    across, local_bytes = tiles * parts.products(problem) * items, gemm.local_bytes(product)
+    if problem.direction == "bwd_weights":
+        sizes = (across, config.split_k, 1)
+        return Spread(f"{NAME}_weights", sizes, (items, 1, 1), local_bytes)
+    sizes = (across, len(phases(parts.merged(problem))), config.split_k)
+    return Spread(NAME, sizes, (items, 1, 1), local_bytes)
+
+
+def _launch(problem: ConvProblem, config: Config, text: LazyText, args: tuple[Arg, ...]) -> Launch:
+    if config.unit == "wgmma":
+        rendered, text = text, LazyText(lambda: ptx.with_target(str(rendered), "sm_90a"))
+    growing = map(Scalar, _growing(problem, config).values())
+    return _spread(problem, config).launch(text, (*args, *growing))

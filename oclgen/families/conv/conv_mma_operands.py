@@ -328,6 +328,7 @@ def weights_plane_bytes(p: ConvProblem) -> int:
     return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(merged(p), "x").padded
 
 
+@lru_cache(maxsize=64)
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""
     taps, depth = p.kernel_h * p.kernel_w, p.in_channels // p.groups

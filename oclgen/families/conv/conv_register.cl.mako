@@ -24,6 +24,8 @@ pairs               None, or how `conv_pairs` has it: depths are pairs of bf16, 
                     halves its instruction multiplies and adds
 widened             images are fp32 whatever the storage type of the output is
 store_step          distance of neighbouring results in the output
+by_pixels           a pixel's vectors are stored one after the other: they are parts of a line, and
+                    what lies between pixels is another launch's
 own                 text of the function that stores: transpose (planes), store_channels (pixels)
 </%doc>
 <%!
@@ -94,6 +96,18 @@ ${indent}acc${n}_${x}_${u} = (${vf})(x${n}_${x}) * weight${u} + acc${n}_${x}_${u
 % endfor
 % endfor
 </%def>\
+<%def name="stored(n, x, u, test)">\
+<% place = f"out + {n} * WRITTEN_IMAGE + {x * store_step} * WRITTEN_PIXEL + {u * vec}" %>\
+            ${is_own(n)}${test}store_channels(
+                acc${n}_${x}_${u}, ${place},
+% if bias:
+                bias + ${u * vec},
+% endif
+% if residual:
+                RESIDUAL(${place}),
+% endif
+                CHANNELS - channel - ${u * vec});
+</%def>\
 <%def name="block(v)">\
 % for n in range(images):
 % for x in range(v.results):
@@ -133,19 +147,13 @@ ${tap(run.reached, "j", " " * 20)}\
             }
         }
 % endif
-% for u in range(vecs):
+% for n, x, u in product(range(images if by_pixels else 0), range(v.results), range(vecs)):
+${stored(n, x, u, f"if (channel + {u * vec} < CHANNELS) " if u else "")}\
+% endfor
+% for u in range(0 if by_pixels else vecs):
         if (channel + ${u * vec} < CHANNELS) {
 % for n, x in product(range(images if in_pixels else 0), range(v.results)):
-<% place = f"out + {n} * WRITTEN_IMAGE + {x * store_step} * WRITTEN_PIXEL + {u * vec}" %>\
-            ${is_own(n)}store_channels(
-                acc${n}_${x}_${u}, ${place},
-% if bias:
-                bias + ${u * vec},
-% endif
-% if residual:
-                RESIDUAL(${place}),
-% endif
-                CHANNELS - channel - ${u * vec});
+${stored(n, x, u, "")}\
 % endfor
 % for n in range(0 if in_pixels else images):
 % for start in range(0, v.results, vec):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from oclgen.families.conv.conv_register_text import stored_counts
 from oclgen.families.conv.correlation import Axis, Correlation, Run, correlations, operands, runs_of
 from oclgen.families.parts.blocking import waste
+from oclgen.families.parts.caches import LINE
 from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.families.parts.packing import PACKED, Packing
@@ -18,7 +19,7 @@ from oclgen.families.parts.widening import WIDENED, is_widened
 from oclgen.limits import Limits
 from oclgen.parameters import values_of
 from oclgen.plan import Launch, LazyText, buffer, ceil_div
-from oclgen.problem import ConvProblem
+from oclgen.problem import DTYPES, ConvProblem
 from oclgen.render import dtype_preamble, render
 
 MAX_KERNEL_W = 16
@@ -220,6 +221,7 @@ def correlate(
             **epilogue(problem, "out"),
             in_pixels=in_pixels,
             store_step=part.cols.store_step,
+            by_pixels=in_pixels and _stores_by_pixels(problem, config, part.cols),
             last_image=part.batch - config.images if part.batch % config.images else None,
             **{**values_of(config), "vec": config.vec},
         )
@@ -231,6 +233,15 @@ def correlate(
         local_size=(1, 1, 1),
         args=(*buffer(images), *buffer(PACKED), *terms(problem), *buffer(written)),
     )
+
+
+def _stores_by_pixels(problem: ConvProblem, config: Sharing, cols: Axis) -> bool:
+    """Say whether a work-item stores all channels of a pixel before the next pixel's.
+
+    A line of which a part is stored later may be written twice. Gradients of strided layers take
+    0.31 to 0.98 of the time by it. Pixels without gaps take up to 1.7 times as long.
+    """
+    return cols.store_step > 1 and DTYPES[problem.dtype] * config.vec < LINE
 
 
 def _sizes(problem: ConvProblem, part: Correlation, packed: Packing, pairs: bool) -> dict[str, int]:

@@ -8,6 +8,7 @@ these, and other dtypes, stay with the other families.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -35,7 +36,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import probe
 from oclgen.parameters import Item, Parts
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, ceil_div
 from oclgen.problem import GemmProblem, Problem
 from oclgen.registers import Registers, covered, product_of_tiles
 from oclgen.render import dtype_preamble, render
@@ -88,11 +89,24 @@ class Config(BaseConfig):
             or parts.empty_slice(problem.k, self.split_k, STEP)
         )
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        along_m, along_n = ceil_div(problem.m, self.item_m), ceil_div(problem.n, self.item_n)
+        if self.swap != self.across:
+            along_n = ceil_div(along_n, self.blocks)
+        else:
+            along_m = ceil_div(along_m, self.blocks)
+        groups = (along_m, along_n) if self.order == "m" else (along_n, along_m)
+        return Spread(NAME, (*groups, problem.batch * self.split_k), (1, 1, 1))
+
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of packed operands, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
-        planes = planes_space(problem, self.split_k)
-        return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
+        return (*spaces, *planes_space(problem, self.split_k))
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
 
     def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column and a row of tiles: what counts are tiles."""
@@ -220,6 +234,13 @@ def _guess(
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+
+
+def _around(
+    problem: GemmProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between those that pack before it and the sum behind it."""
     packed = config.packed(problem)
     left, right = roles(config.swap)
     packs = []
@@ -227,8 +248,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
         packs.append(_pack(COLUMNS, packed[right], config.columns, COLUMN_STEPS))
     if config.pack_rows:
         packs.append(_pack("gemm_pack_rows", packed[left], SIDE, ROW_STEPS))
-    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
-    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
+    return *packs, *parts.with_sum(problem, config.split_k, product)
 
 
 def tiles(dtype: str = "bf16") -> str:
@@ -236,6 +256,7 @@ def tiles(dtype: str = "bf16") -> str:
     return probe.tiles(PRODUCTS[dtype])
 
 
+@lru_cache(maxsize=64)
 def _pack(template: str, packed: Packing, rows: int, steps: int) -> Launch:
     """Return the launch that packs an operand for tiles, k filled up with zeros.
 
@@ -291,16 +312,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             odd=not config.pack_rows and problem.k % 2 == 1,
         )
 
-    along_m, along_n = ceil_div(problem.m, config.item_m), ceil_div(problem.n, config.item_n)
-    if config.swap != config.across:
-        along_n = ceil_div(along_n, config.blocks)
-    else:
-        along_m = ceil_div(along_m, config.blocks)
-    depth = problem.batch * config.split_k
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(*((along_m, along_n) if config.order == "m" else (along_n, along_m)), depth),
-        local_size=(1, 1, 1),
-        args=parts.product_args(problem, config.split_k, STEP, operands),
-    )
+    args = parts.product_args(problem, config.split_k, STEP, operands)
+    return config.spread(problem).launch(text, args)

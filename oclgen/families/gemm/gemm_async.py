@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import chain, product, starmap
 from typing import Annotated, TypeGuard
 
@@ -27,12 +28,12 @@ from oclgen.parameters import Local, Pad, Parts, Range, Stages, Tile, Warps
 from oclgen.plan import (
     COUNTERS,
     Arg,
-    Frame,
     Launch,
     LazyText,
-    Needs,
+    Outline,
     Plan,
     Scalar,
+    Spread,
     buffer,
     ceil_div,
 )
@@ -240,10 +241,22 @@ class Config(BaseConfig):
         size = self.partials_bytes(problem)
         return (*packed, ("partials", size)) if size else packed
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes + FLAG_BYTES * self.shared)
-        return Needs((frame,), self.workspaces(problem))
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        tiles, items = self.tiles(problem), self.work_items
+        sizes = (
+            ((self.groups or self.split_k * tiles) * items, 1, 1)
+            if self.shared
+            else (tiles // problem.batch * items, 1, problem.batch)
+        )
+        return Spread(NAME, sizes, (items, 1, 1), self.local_bytes + FLAG_BYTES * self.shared)
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        packs = [pack(tiles) for tiles in self.packed(problem).values()]
+        return Outline(
+            (*packs, self.spread(problem)), self.workspaces(problem), self.counters(problem)
+        )
 
 
 DEFAULT = Config(
@@ -326,6 +339,7 @@ def plan(problem: GemmProblem, config: Config) -> Plan:
     return Plan(launches, config.workspaces(problem), config.counters(problem))
 
 
+@lru_cache(maxsize=64)
 def pack(tiles: Packing) -> Launch:
     """Return the launch that turns an operand into its tiles."""
     quads = tiles.tile // 4
@@ -348,20 +362,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             **epilogue(problem, "c"),
         )
 
-    tiles = config.tiles(problem)
-    work_groups = config.groups or config.split_k * tiles
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(
-            (work_groups * config.work_items, 1, 1)
-            if config.shared
-            else (tiles // problem.batch * config.work_items, 1, problem.batch)
-        ),
-        local_size=(config.work_items, 1, 1),
-        args=_arguments(problem, config),
-        local_bytes=config.local_bytes + FLAG_BYTES * config.shared,
-    )
+    return config.spread(problem).launch(text, _arguments(problem, config))
 
 
 def _arguments(problem: GemmProblem, config: Config) -> tuple[Arg, ...]:

@@ -28,7 +28,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
+from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, ceil_div, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -233,11 +233,20 @@ class Config(BaseConfig):
             return f"{self.work_items} work-items and tile_k={self.tile_k} must be powers of two"
         return None
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        tiles = ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
+        sizes = tiles * self.work_items, 1, problem.batch * self.split_k
+        return Spread(NAME, sizes, (self.work_items, 1, 1), self.declared_bytes(problem))
+
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of packed operands, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
-        frame = Frame(NAME, (self.work_items, 1, 1), self.declared_bytes(problem))
-        return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
+        return (*spaces, *planes_space(problem, self.split_k))
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
 
 
 DEFAULT = Config(
@@ -276,10 +285,16 @@ def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
+    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+
+
+def _around(
+    problem: GemmProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between those that pack before it and the sum behind it."""
     packed = config.packed(problem)
     packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
-    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
-    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
+    return *packs, *parts.with_sum(problem, config.split_k, product)
 
 
 def units(
@@ -344,12 +359,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         )
         return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source
 
-    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
-        local_size=(config.work_items, 1, 1),
-        args=parts.product_args(problem, config.split_k, config.tile_k, operands),
-        local_bytes=config.declared_bytes(problem),
-    )
+    args = parts.product_args(problem, config.split_k, config.tile_k, operands)
+    return config.spread(problem).launch(text, args)

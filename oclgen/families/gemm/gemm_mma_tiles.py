@@ -6,6 +6,7 @@ It knows no matrix instruction; the swizzle is what they all read without a bank
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 from oclgen.families.parts.packing import CHUNK_BYTES, Packing, pack_tiles
@@ -184,6 +185,7 @@ def pack_rows(rows: Packing) -> Launch:
     return pack(rows, layout, swizzled=False, bounded=True)
 
 
+@lru_cache(maxsize=64)
 def pack(tiles: Packing, layout: Layout, swizzled: bool = True, bounded: bool = False) -> Launch:
     """Return the launch that packs an operand so that its tiles lie in memory like `layout`.
 

@@ -19,6 +19,7 @@ split_k             slices of k; each writes a plane of partial sums, which anot
                     Slices run one behind the other: this is also the blocking of k for caches
 edge_m, edge_n      item_m does not divide m, item_n does not divide n
 edge_k              k is odd
+ahead               rows of A, which is not packed, are asked for a block ahead
 text                loads, terms and stores: see `gemm_register_text`
 preamble, dot       LOAD and STORE; the instruction
 </%doc>
@@ -35,6 +36,9 @@ ${dot}
 ${activation}
 % endif
 
+% if ahead:
+<%include file="ask_for.cl.mako"/>\
+% endif
 % if edge_n:
 ${common.store_halves(16)}\
 % endif
@@ -81,6 +85,9 @@ ${common.slice_of_item(split)}\
 
         int p = k_first;
         for (; p < k_last${"" if pack_a and pack_b else " - 1"}; p += 2) {
+% if ahead:
+            ASK_FOR(pa0 + ${item_m} * (long)ld_a + (p - k_first) * ${item_m - 1}, 3);
+% endif
 ${step(False)}\
 % if pack_a:
             pa += ${2 * item_m};

@@ -22,8 +22,8 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl.probe import TILES
 from oclgen.parameters import Item, Parts
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
-from oclgen.problem import GemmProblem, Problem
+from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, ceil_div, round_up
+from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import dtype_preamble, render
 
@@ -50,6 +50,10 @@ LEFT = {32: 512, 64: 2048}
 by seed 3069310 it takes 0.42 to 0.98 of the time."""
 GROUPS_PER_UNIT = 4
 """Work-items that a core wants to share the work evenly; with fewer the reduction is split."""
+FAR = 2**24
+"""Bytes of A from which its rows are asked for ahead: they come from memory. 65938x11x222, 29 MB,
+took 0.48 of the time, 79605x20x178 0.69, 110328x27x113 0.75; 4 MB that caches held took 1.08 to
+1.22 times as long (one core of a Zen 5 beside other programs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,21 @@ class Config(BaseConfig):
             or parts.empty_slice(problem.k, self.split_k, PAIR)
         )
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        groups_m = ceil_div(problem.m, self.item_m * self.loop_m)
+        groups_n = ceil_div(problem.n, self.item_n)
+        groups = (groups_m, groups_n) if self.order == "m" else (groups_n, groups_m)
+        return Spread(NAME, (*groups, problem.batch * self.split_k), (1, 1, 1))
+
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of packed operands, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
-        planes = planes_space(problem, self.split_k)
-        return Needs((Frame(NAME, (1, 1, 1)),), (*spaces, *planes))
+        return (*spaces, *planes_space(problem, self.split_k))
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
 
     def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column of pairs of A and a row of pairs of B."""
@@ -192,9 +206,15 @@ def splits(problem: GemmProblem, limits: Limits) -> tuple[int, ...]:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
+    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+
+
+def _around(
+    problem: GemmProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between those that pack before it and the sum behind it."""
     packs = (pack_panels(panels, pairs=True) for panels in config.packed(problem).values())
-    product = parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
-    return Plan((*packs, *product.launches), config.needs(problem).workspaces)
+    return *packs, *parts.with_sum(problem, config.split_k, product)
 
 
 def dot() -> str:
@@ -205,6 +225,14 @@ def dot() -> str:
 @cache
 def _dot() -> str:
     return render(INSTRUCTION)
+
+
+def _asks_ahead(problem: GemmProblem, config: Config) -> bool:
+    """Say whether rows of A are asked for while the block of rows before them is computed.
+
+    A block of short rows ends before the processor has seen where its reads go.
+    """
+    return not config.pack_a and DTYPES[problem.dtype] * problem.m * problem.k > FAR
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
@@ -223,16 +251,8 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             edge_m=problem.m % config.item_m != 0,
             edge_n=problem.n % config.item_n != 0,
             edge_k=problem.k % PAIR != 0,
+            ahead=_asks_ahead(problem, config),
         )
 
-    groups_m = ceil_div(problem.m, config.item_m * config.loop_m)
-    groups_n = ceil_div(problem.n, config.item_n)
-    depth = problem.batch * config.split_k
-    m_first = config.order == "m"
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
-        local_size=(1, 1, 1),
-        args=parts.product_args(problem, config.split_k, PAIR, operands),
-    )
+    args = parts.product_args(problem, config.split_k, PAIR, operands)
+    return config.spread(problem).launch(text, args)

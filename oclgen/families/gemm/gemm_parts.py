@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 from oclgen.families.parts.epilogue import terms
 from oclgen.families.parts.planes import PLANES, VECTORS, Bias, Sum
-from oclgen.plan import Arg, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import AnyLaunch, Arg, Launch, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import FREE_SIZES, GemmProblem
 from oclgen.render import STORED, VECTOR_WIDTHS
 
@@ -97,6 +97,18 @@ def sum_planes(problem: GemmProblem, split_k: int) -> Sum:
         problem, split_k, problem.buffers["c"], matrix(problem, "c"), bias[problem.bias],
         max(VECTORS), strided=True,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _sum_of_planes(problem: GemmProblem, split_k: int) -> Launch:
+    return sum_planes(problem, split_k).launch()
+
+
+def with_sum(
+    problem: GemmProblem, split_k: int, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return a product's launch and, where k is split, the one that adds its planes."""
+    return (product,) if split_k == 1 else (product, _sum_of_planes(problem, split_k))
 
 
 def product_args(

@@ -16,11 +16,12 @@ from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_register_tiles import (
+    TILES,
     Preparation,
     Tile,
     blocks_of_item,
     cost,
-    fitting,
+    guessed,
     preparations,
     rows_ahead,
 )
@@ -35,7 +36,18 @@ from oclgen.limits import Limits
 from oclgen.opencl import sub_groups
 from oclgen.opencl.sub_groups import ROW_WIDTHS, SUB_GROUPS
 from oclgen.parameters import Item, Local, Parts, Range, Unroll, Vector
-from oclgen.plan import Arg, Frame, Launch, LazyText, Needs, Plan, Scalar, ceil_div, round_up
+from oclgen.plan import (
+    AnyLaunch,
+    Arg,
+    Launch,
+    LazyText,
+    Outline,
+    Plan,
+    Scalar,
+    Spread,
+    ceil_div,
+    round_up,
+)
 from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
@@ -49,8 +61,6 @@ MAX_ACCUMULATORS = 512
 MAX_TEXT = 4096
 """Multiply-adds of the reduction's loop that are written out: text grows with them. Without vectors
 these are eight steps of `MAX_ACCUMULATORS`."""
-TILES = 3
-"""Tiles that are guessed for a processor, for each choice of what is packed."""
 COSTLY = 2.0
 """A tile whose counted cost is more than this over the least is not guessed for a processor: of 7
 columns an unpacked tile tests each element, which took 3.4 times as long as with B packed."""
@@ -146,9 +156,17 @@ class Config(BaseConfig):
         m, n = self.local_m, self.local_n
         return (m, n, 1) if self.order == "m" else (n, m, 1)
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        return Needs((Frame(NAME, self.local_size),), workspaces(problem, self))
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        lanes, m_first = (1, self.order == "m") if self.share == ALONE else (self.lanes, False)
+        groups_m = round_up(ceil_div(problem.m, self.item_m * self.loop_m), self.local_m)
+        groups_n = round_up(ceil_div(problem.n, lanes * self.item_n) * lanes, self.local_n)
+        groups = (groups_m, groups_n) if m_first else (groups_n, groups_m)
+        return Spread(NAME, (*groups, problem.batch * self.split_k), self.local_size)
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        return Outline(_around(problem, self, self.spread(problem)), workspaces(problem, self))
 
     def in_registers(self, problem: GemmProblem) -> Registers:
         """Return the outer product of a column of A and a row of B."""
@@ -246,7 +264,7 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     width = width_of(problem, limits)
     widens = DTYPES[problem.dtype] == 2 and not _is_of_pairs(problem, limits)
     found = tuple(preparations(problem, limits, width, widens))
-    shapes = [fitting(problem, limits, width, one)[:TILES] for one in found]
+    shapes = [guessed(problem, limits, width, one) for one in found]
     # of few that are looked at, some have each packing and some each shape
     turns = sorted(product(range(len(found)), range(TILES)), key=sum)
     costs = {(at, shape): cost(problem, shapes[at][shape], width, found[at]) for at, shape in turns}
@@ -280,17 +298,20 @@ def width_of(problem: GemmProblem, limits: Limits) -> int:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the launches: packing, the product, and the sum of its planes where k is split."""
-    launches = [pack_panels(panels) for panels in packed(problem, config).values()]
-    launches.append(_product(problem, config))
-    if config.split_k > 1:
-        launches.append(parts.sum_planes(problem, config.split_k).launch())
-    return Plan(tuple(launches), workspaces(problem, config))
+    return Plan(_around(problem, config, _product(problem, config)), workspaces(problem, config))
+
+
+def _around(
+    problem: GemmProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between those that pack before it and the sum behind it."""
+    packs = map(pack_panels, packed(problem, config).values())
+    return *packs, *parts.with_sum(problem, config.split_k, product)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     if config.share != ALONE:
         return _shared_product(problem, config)
-    groups_n = round_up(ceil_div(problem.n, config.item_n), config.local_n)
     text = LazyText(
         lambda: _text(
             NAME,
@@ -302,7 +323,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             line=LINE // DTYPES[problem.dtype],
         )
     )
-    return _launch(problem, config, text, groups_n, m_first=config.order == "m")
+    return config.spread(problem).launch(text, _args(problem, config))
 
 
 def _is_shifted(problem: GemmProblem, config: Config) -> bool:
@@ -321,7 +342,6 @@ def _is_shifted(problem: GemmProblem, config: Config) -> bool:
 
 def _shared_product(problem: GemmProblem, config: Config) -> Launch:
     lanes = config.lanes
-    groups_n = round_up(ceil_div(problem.n, lanes * config.item_n) * lanes, config.local_n)
     text = LazyText(
         lambda: _text(
             "gemm_register_shared",
@@ -333,7 +353,7 @@ def _shared_product(problem: GemmProblem, config: Config) -> Launch:
             edge_n=_edge_n(problem, lanes * config.item_n),
         )
     )
-    return _launch(problem, config, text, groups_n, m_first=False)
+    return config.spread(problem).launch(text, _args(problem, config))
 
 
 def _text(template: str, problem: GemmProblem, config: Config, **values: Any) -> str:
@@ -348,20 +368,6 @@ def _text(template: str, problem: GemmProblem, config: Config, **values: Any) ->
         edge_m=not divided_by(problem, "m", config.item_m),
         edge_k=not divided_by(problem, "k", config.unroll_k),
         **values,
-    )
-
-
-def _launch(
-    problem: GemmProblem, config: Config, text: LazyText, groups_n: int, m_first: bool
-) -> Launch:
-    groups_m = round_up(ceil_div(problem.m, config.item_m * config.loop_m), config.local_m)
-    depth = problem.batch * config.split_k
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(groups_m, groups_n, depth) if m_first else (groups_n, groups_m, depth),
-        local_size=config.local_size,
-        args=_args(problem, config),
     )
 
 

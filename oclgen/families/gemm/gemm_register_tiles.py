@@ -51,6 +51,12 @@ into its lane, for each row of tiles anew. Vectors of such columns in a tile: 8x
 """
 COPIED, COPY_START = 2, 3000
 """Half cycles of an element that is packed, and of the launch that packs."""
+TILES = 3
+"""Tiles that are guessed for a processor, for each choice of what is packed."""
+SHORT, PAGE, NEAR_RESULTS, RUN = 40, 2**12, 2**22, 128
+"""Steps of k of a short sum, bytes of a page, of results that caches hold, and of a row of a tile
+that is long then: of seven times 34 rows of 10380 columns and k 6, tiles of 4x24 took 1.26 ms, of
+2x40 0.52 (AVX2's vectors)."""
 GROUPS = 8
 """Work-groups for each core that keep all cores busy until the end."""
 GROUP_WORK = 16_000
@@ -122,6 +128,28 @@ def fitting(
     """
     registers = 32 if limits.has_32_vectors else 16
     return _ranked(problem, registers, width, prepared._replace(pack_a=False))
+
+
+def guessed(
+    problem: GemmProblem, limits: Limits, width: int, prepared: Preparation
+) -> tuple[Tile, ...]:
+    """Return the tiles to guess for a processor, best guess first.
+
+    Results of short sums are mostly written, each row of a tile to a page of its own, and lines
+    that two tiles share are written twice: so runs are long there.
+
+    Args:
+        problem: the product.
+        limits: of the device.
+        width: lanes of a vector.
+        prepared: as in `fitting`.
+    """
+    found, size = fitting(problem, limits, width, prepared), DTYPES[problem.dtype]
+    results = size * problem.m * problem.n * problem.batch
+    is_short = size == DTYPES["fp32"] and problem.k <= SHORT
+    if is_short and size * problem.n > PAGE and results > NEAR_RESULTS:
+        found = tuple(tile for tile in found if size * width * tile.vectors >= RUN)
+    return found[:TILES]
 
 
 @lru_cache(maxsize=RANKED)

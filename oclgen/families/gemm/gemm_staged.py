@@ -18,7 +18,7 @@ from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Tile, Unroll, Vector
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div
+from oclgen.plan import Launch, LazyText, Outline, Plan, Spread, ceil_div
 from oclgen.problem import DTYPES, GemmProblem, Problem, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -146,10 +146,16 @@ class Config(BaseConfig):
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
         )
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
-        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes)
-        return Needs((frame,), planes_space(problem, self.split_k))
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        tiles = ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
+        sizes = tiles * self.work_items, 1, problem.batch * self.split_k
+        return Spread(NAME, sizes, (self.work_items, 1, 1), self.local_bytes)
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        launches = parts.with_sum(problem, self.split_k, self.spread(problem))
+        return Outline(launches, planes_space(problem, self.split_k))
 
     def _shape_conflict(self) -> str | None:
         for axis in ("m", "n"):
@@ -248,7 +254,8 @@ def guess(problem: GemmProblem, shape: Shape, limits: Limits) -> Config:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
-    return parts.sum_planes(problem, config.split_k).behind(_product(problem, config))
+    launches = parts.with_sum(problem, config.split_k, _product(problem, config))
+    return Plan(launches, planes_space(problem, config.split_k))
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
@@ -268,12 +275,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             text=Text(problem, config),
         )
 
-    tiles = ceil_div(problem.m, config.tile_m) * ceil_div(problem.n, config.tile_n)
-    return Launch(
-        text=text,
-        kernel=NAME,
-        global_size=(tiles * config.work_items, 1, problem.batch * config.split_k),
-        local_size=(config.work_items, 1, 1),
-        args=parts.product_args(problem, config.split_k, config.tile_k),
-        local_bytes=config.local_bytes,
-    )
+    args = parts.product_args(problem, config.split_k, config.tile_k)
+    return config.spread(problem).launch(text, args)

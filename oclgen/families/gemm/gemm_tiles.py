@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -87,6 +88,7 @@ def panels_of(problem: GemmProblem, role: str, width: int) -> Packing:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def pack_panels(panels: Packing, pairs: bool = False) -> Launch:
     """Return the launch that packs an operand as panels: of fp32, or of pairs as `tiles_of` it."""
 

@@ -21,7 +21,17 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Stages, Tile, Warps
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div
+from oclgen.plan import (
+    AnyLaunch,
+    Launch,
+    LazyText,
+    Outline,
+    Plan,
+    Scalar,
+    Spread,
+    buffer,
+    ceil_div,
+)
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -145,14 +155,22 @@ class Config(BaseConfig):
             return f"tile_n={self.tile_n} does not divide into panels of {layout.panel}"
         return None
 
-    def needs(self, problem: GemmProblem) -> Needs:
-        """Return what the plan asks of a device."""
+    def spread(self, problem: GemmProblem) -> Spread:
+        """Return the sizes of the product's launch."""
+        sizes = self.tiles(problem) * self.work_items, 1, problem.batch * self.split_k
+        return Spread(NAME, sizes, (self.work_items, 1, 1), self.local_bytes(problem))
+
+    def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
+        """Return role and bytes of packed operands, of descriptions of B, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
         if not self.pack_b:
             work_groups = self.tiles(problem) * problem.batch * self.split_k
             spaces = (*spaces, ("maps", MAP_BYTES * work_groups))
-        frame = Frame(NAME, (self.work_items, 1, 1), self.local_bytes(problem))
-        return Needs((frame,), (*spaces, *planes_space(problem, self.split_k)))
+        return (*spaces, *planes_space(problem, self.split_k))
+
+    def outline(self, problem: GemmProblem) -> Outline:
+        """Return the plan without the product's text and arguments."""
+        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
 
     def tiles(self, problem: GemmProblem) -> int:
         """Return the tiles of C of a batch item."""
@@ -206,28 +224,26 @@ def packs_b(problem: GemmProblem) -> bool:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
-    packed = config.packed(problem)
+    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+
+
+def _around(
+    problem: GemmProblem, config: Config, product: AnyLaunch
+) -> tuple[Launch | AnyLaunch, ...]:
+    """Return the product's launch between those that pack before it and the sum behind it."""
     packs = [
         pack(tiles, config.layout(problem, role), swizzled=role == "b")
-        for role, tiles in packed.items()
+        for role, tiles in config.packed(problem).items()
     ]
-    product = _product(problem, config)
-    whole = parts.sum_planes(problem, config.split_k).behind(product)
-    return Plan((*packs, *whole.launches), config.needs(problem).workspaces)
+    return *packs, *parts.with_sum(problem, config.split_k, product)
 
 
 def _product(problem: GemmProblem, config: Config) -> Launch:
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
     arguments = parts.product_args(problem, config.split_k, config.round(problem), operands)
     maps = () if config.pack_b else (*buffer("maps"), Scalar(problem.batch))
-    return Launch(
-        text=LazyText(lambda: ptx.with_target(_source(problem, config), "sm_90a")),
-        kernel=NAME,
-        global_size=(config.tiles(problem) * config.work_items, 1, problem.batch * config.split_k),
-        local_size=(config.work_items, 1, 1),
-        args=(*arguments, *maps),
-        local_bytes=config.local_bytes(problem),
-    )
+    text = LazyText(lambda: ptx.with_target(_source(problem, config), "sm_90a"))
+    return config.spread(problem).launch(text, (*arguments, *maps))
 
 
 def _source(problem: GemmProblem, config: Config) -> str:

@@ -6,6 +6,7 @@ It does not know the kernel that fills the planes. It uses no atomics, so sums r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -189,6 +190,12 @@ def sum_planes(problem: ConvProblem, planes: int, slices: int = 1) -> Sum:
     vec = next(width for width in VECTORS if even % width == 0 and run % width == 0)
     shape, result, local_size = (1, 1, elements), buffer(problem.output), LOCAL_SIZE // slices
     return Sum(problem, planes, shape, result, bias, vec, local_size, slices)
+
+
+@lru_cache(maxsize=64)
+def sum_of_planes(problem: ConvProblem, planes: int) -> Launch:
+    """Return the launch of `sum_planes`, which candidates share."""
+    return sum_planes(problem, planes).launch()
 
 
 def sum_weights(p: ConvProblem, planes: int, padded: int, span: int, together: int = 1) -> Sum:

@@ -359,7 +359,11 @@ def product_why_not(text: str, product: GemmProblem, limits: Limits) -> str | No
     if reason := PRODUCT.why_not(text):
         return f"gemm={text!r}; it must be {reason}"
     variant = Variant.from_text(text)
-    reason = variant.why_not(product, limits)
+    # what its plan needs is asked with the plan around it
+    if variant.serves(product):
+        reason = variant.config.why_not(product, limits)
+    else:
+        reason = f"it does not compute {product.key()}"
     return f"the product by {variant.family}: {reason}" if reason else None
 
 

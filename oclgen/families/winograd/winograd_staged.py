@@ -28,6 +28,7 @@ from oclgen.plan import (
     LazyText,
     Needs,
     Offset,
+    Outline,
     Plan,
     Scalar,
     buffer,
@@ -84,6 +85,18 @@ class Config(BaseConfig):
     def tiled(self, problem: ConvProblem) -> GemmProblem:
         """Return the product of all points."""
         return gemm_problem(common.geometry(problem, self.out_tile))
+
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan, in which the product has neither text nor arguments."""
+        geo = common.geometry(problem, self.out_tile)
+        product = Variant.from_text(self.gemm).outline(gemm_problem(geo))
+        filters, images, results = self.transforms(problem, geo)
+        launches = filters, images, *product.launches, results
+        return Outline(launches, (*workspaces(geo), *product.workspaces), product.counters)
+
+    def transforms(self, problem: ConvProblem, geo: Geometry) -> tuple[Launch, Launch, Launch]:
+        """Return the launches around the product: of filters, of images, and of results."""
+        return _transforms(problem, geo, self.vec_t, self.local_t, self.vec_k, self.local_k)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -151,9 +164,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     geo = common.geometry(problem, config.out_tile)
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo))
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
-    filters, images, results = _transforms(
-        problem, geo, config.vec_t, config.local_t, config.vec_k, config.local_k
-    )
+    filters, images, results = config.transforms(problem, geo)
     launches = (filters, images, *(renamed(one, roles) for one in product.launches), results)
     return replace(product, launches=launches, workspaces=(*workspaces(geo), *product.workspaces))
 

@@ -1,0 +1,134 @@
+"""Fourier transforms of rows on processors, one launch each: rows of any strides are lanes.
+
+It serves lengths up to `LONGEST` whose prime factors are at most `RADIX`; `fft` splits the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.kernels.dimensions import merge
+from ocl_backend.runtime import capture
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
+from ocl_backend.runtime.tables import as_table
+from oclgen.families.parts.lane_packing import transpose_text
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import rendered
+
+LONGEST = 1024
+"""Items of a transform: a work-item keeps two arrays of them for each of its rows."""
+RADIX = 61
+"""The largest prime factor, whose square a step costs."""
+WIDTHS = {torch.float32: 16, torch.float64: 8}
+"""Rows that are the lanes of a vector, by the dtype of a part."""
+GROUP_ITEMS = 8192
+"""Items of a work-item, at least where there are more rows."""
+COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+Kind = Literal["complex", "real", "half"]
+
+
+class Form(NamedTuple):
+    """What is transformed, beside strides: `kinds` of source and target, `n` items to `kept`."""
+
+    dtype: torch.dtype
+    kinds: tuple[Kind, Kind]
+    n: int
+    kept: int
+    sign: int
+    scale: float
+    twisted: bool
+
+
+def serves(x: Tensor, n: int) -> bool:
+    """Say whether a processor transforms rows of `n` numbers of x by one launch."""
+    known = x.dtype in WIDTHS or x.dtype in COMPLEX.values()
+    return known and is_short(n) and devices()[x.get_device()].limits.kind == "cpu"
+
+
+@lru_cache(maxsize=1024)
+def is_short(n: int) -> bool:
+    """Say whether one launch transforms rows of `n` numbers."""
+    return 0 < n <= LONGEST and max(radices(n), default=1) <= RADIX
+
+
+@lru_cache(maxsize=1024)
+def radices(n: int) -> tuple[int, ...]:
+    """Return the factors of `n`, the largest first: primes, and fours in place of pairs of twos."""
+    found, factor = [], 4
+    while n > 1:
+        while n % factor == 0:
+            found.append(factor)
+            n //= factor
+        factor = 2 if factor == 4 else 3 if factor == 2 else factor + 2
+    return tuple(sorted(found, reverse=True))
+
+
+def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
+    """Write the transforms of x along a dimension to `out`.
+
+    Args:
+        x: complex, not lazily conjugated, or real, any strides.
+        out: of x's shape but along `dim`; may be x.
+        dim: from 0.
+        form: what is computed.
+        twist: factors [.., n] of the results over x's last two dimensions with `dim`, or None.
+
+    Returns:
+        `out`.
+    """
+    if not out.numel():
+        return out
+    steps = [0] * x.dim() if twist is None else twist.expand(out.shape).stride()
+    dims = tuple(
+        (size, x.stride(d), out.stride(d), steps[d]) for d, size in enumerate(x.shape) if d != dim
+    )
+    along = x.stride(dim), out.stride(dim)
+    run = _prepared(x.get_device(), form, dims, along)
+    table = roots(form.n, form.sign, form.dtype, x.device)
+    more = [] if twist is None else [twist.data_ptr()]
+    run(x.data_ptr(), out.data_ptr(), table.data_ptr(), *more)
+    return out
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int, form: Form, dims: tuple[tuple[int, ...], ...], along: tuple[int, int]
+) -> KernelLaunch:
+    """Return the launch of rows that `dims` number: sizes, and strides of x, results and twist."""
+    moving = sorted((dim for dim in dims if dim[0] != 1), key=lambda dim: -abs(dim[2]))
+    outer = merge(moving)
+    width, real = WIDTHS[form.dtype], "float" if form.dtype is torch.float32 else "double"
+    source, target = form.kinds
+    text = rendered(
+        "fft_rows", package="ocl_backend", real=real, width=width, source=source, target=target,
+        longest=max(16, 1 << (form.n - 1).bit_length()), twisted=form.twisted,
+        outer=len(outer), radix=RADIX, transpose=transpose_text(width) if real == "float" else "",
+    )  # fmt: skip
+    rows = int(np.prod([dim[0] for dim in outer])) if outer else 1
+    share = width * max(1, GROUP_ITEMS // (width * form.n))
+    size, number = form.dtype.itemsize, np.float32 if real == "float" else np.float64
+    pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
+    pointers = [Pointer(size) for _ in pairs] + [Pointer(2 * size)] * (1 + form.twisted)
+    code = sum(radix << 6 * place for place, radix in enumerate(radices(form.n)))
+    numbers = (rows, share, form.n, form.kept, code, *along)
+    arguments: list[Argument] = [
+        *pointers, *map(np.int64, numbers), number(form.sign), number(form.scale),
+        *(np.int64(value) for dim in outer for value in dim),
+    ]  # fmt: skip
+    return prepare(device, text, "fft_rows", (ceil_div(rows, share),), arguments, (1,))
+
+
+@lru_cache(maxsize=256)
+@capture.aside()
+def roots(n: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return exp(sign * 2i * pi * t / n) for t from 0, as pairs [n, 2]."""
+    turns = np.exp(sign * 2j * np.pi * np.arange(n) / n)
+    pairs = torch.from_numpy(turns.view(np.float64).reshape(n, 2))
+    return as_table(pairs.to(dtype).to(device))
