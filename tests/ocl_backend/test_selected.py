@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ocl_backend.kernels import added_rows, selected_groups
+from ocl_backend.kernels import added_rows, row_blocks, selected_groups
 from tests.ocl_backend.cpu_twin import agree, ocl, place
 
 EMULATED = """\
@@ -74,7 +74,7 @@ def test_a_count_and_what_is_written_are_all_launches(groups: Any) -> None:
 
 
 def test_parts_are_few_however_many_items_there_are(groups: Any) -> None:
-    most = selected_groups.MOST_PARTS * selected_groups.BLOCK
+    most = selected_groups.MOST_PARTS * row_blocks.BLOCK
     x = torch.zeros(most + 5, dtype=torch.bool)
     x[[0, 2048, most - 1, most + 4]] = True
     agree(groups, torch.nonzero, x)

@@ -112,7 +112,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "smaller, antialiased": lambda x: functional.interpolate(
-        x, (-(-x.shape[2] // 2), -(-x.shape[3] // 2)), mode="bilinear", antialias=True
+        x.float(), (-(-x.shape[2] // 2), -(-x.shape[3] // 2)), mode="bilinear", antialias=True
     ),
     "nearest-exact": lambda x: functional.interpolate(x, scale_factor=1.5, mode="nearest-exact"),
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2),

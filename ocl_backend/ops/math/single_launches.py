@@ -58,7 +58,7 @@ STORE_out(out_at + 2 * out_step, p * t - q * s);
 
 @cache
 def _cross(dtype: torch.dtype) -> Kernel:
-    operands = (
+    operands: tuple[Operand | Scalar, ...] = (
         *(Operand(name, dtype, "address") for name in ("a", "b", "out")),
         *(Scalar(f"{name}_step", "long") for name in ("a", "b", "out")),
     )  # fmt: skip
