@@ -97,7 +97,7 @@ MADE: dict[str, Callable[[Tensor], Tensor]] = {
     "meshgrid": lambda x: torch.stack(torch.meshgrid(*_two_rows(x), indexing="ij")),
     "outer": lambda x: torch.einsum("i,j->ij", *_two_rows(x)),
     "cartesian_prod": lambda x: torch.cartesian_prod(*_two_rows(x)),
-    "repeat by counts": lambda x: torch.repeat_interleave(x, torch.arange(len(x)).to(x.device) % 3),
+    "repeat by counts": lambda x: x.repeat_interleave(torch.arange(len(x)).to(x.device) % 3, 0),
 }
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "normal": lambda x: torch.normal(x, x.abs() + 0.1),
