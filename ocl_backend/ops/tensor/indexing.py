@@ -26,7 +26,7 @@ from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import FLOATS_16
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
 from ocl_backend.kernels.places import Places
-from ocl_backend.kernels.scatter import FEW, Combine, Locate, neutral, read, write
+from ocl_backend.kernels.scatter import FEW, Combine, Locate, read, write
 from ocl_backend.kernels.selected import are_selected, items
 from ocl_backend.ops.tensor.held_index_copy import held_copy
 
@@ -220,7 +220,7 @@ def scatter_reduce_(
 ) -> Tensor:
     """Combine `src` with x at the positions `index` along `dim` by sum, prod, mean, amax, amin."""
     if not include_self:
-        scatter_(x, dim, index, neutral(reduce, x.dtype))
+        scatter_(x, dim, index, _neutral(reduce, x.dtype))
     scatter_(x, dim, index, src, reduce="sum" if reduce == "mean" else reduce)
     if reduce == "mean":
         start = torch.ones_like(x) if include_self else torch.zeros_like(x)
@@ -228,6 +228,23 @@ def scatter_reduce_(
         mode = None if x.dtype.is_floating_point else "floor"
         x.copy_(x.div(counts, rounding_mode=mode))
     return x
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> float:
+    """Return what leaves anything it is combined with as it is.
+
+    Args:
+        reduce: torch's name of the combination.
+        dtype: of the items.
+    """
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if dtype is torch.bool:
+        return reduce == "amin"
+    if dtype.is_floating_point:
+        return -torch.inf if reduce == "amax" else torch.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
 
 
 def index_reduce_(
