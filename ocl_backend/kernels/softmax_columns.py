@@ -52,7 +52,7 @@ def run(dim: int, logarithm: bool, out: Tensor, x: Tensor, grad: Tensor | None =
         False where nothing was done: the device is a processor, or columns are long.
     """
     limits = devices()[x.get_device()].limits
-    if limits.kind == "cpu" or x.shape[dim] > MOST_ITEMS or x.dim() < 2:
+    if limits.kind == "cpu" or x.dim() < 2 or x.shape[dim] > MOST_ITEMS:
         return False
     tensors = {"x": x, "out": out} if grad is None else {"grad": grad, "x": x, "out": out}
     shape = [1 if d == dim else size for d, size in enumerate(x.shape)]

@@ -117,3 +117,33 @@ def test_a_mask_is_filled_without_a_wait(device: Any) -> None:
         x[mask] = 3.0
     assert not any("device to host" in command.name for command in profile.commands)
     assert torch.equal(x[mask], torch.full_like(x[mask], 3.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((), 0), ((7,), 0), ((5, 2, 33), 1), ((3, 70), 0)])
+def test_softmax_along_items_that_lie_apart(
+    groups: Any, dtype: Any, shape: tuple[int, ...], dim: int
+) -> None:
+    x = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(4)) * 5
+
+    def both(x: Any) -> Any:
+        results = []
+        for function in (torch.softmax, torch.log_softmax):
+            x = x.detach().requires_grad_()
+            y = function(x, dim)
+            results += [y, torch.autograd.grad(y, x, x.detach().cos())[0]]
+        return results
+
+    agree(groups, both, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_medians_with_and_without_nans(groups: Any, dtype: Any) -> None:
+    x = torch.randperm(9 * 31, generator=torch.Generator().manual_seed(5)).view(9, 31).to(dtype)
+    if dtype.is_floating_point:
+        x[x % 7 == 0] = torch.nan
+        x[0] = torch.nan
+    for dim in (0, 1):
+        agree(groups, lambda x, d=dim: torch.nanmedian(x[1:], d), x)
+        agree(groups, lambda x, d=dim: torch.median(x, d, keepdim=True)[0], x)
+    agree(groups, torch.nanmedian, x)
