@@ -7,6 +7,7 @@ four neighbours as for one, if an instruction takes all four.
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 
 import torch
 from torch import Tensor
@@ -20,8 +21,11 @@ from oclgen.opencl.device import devices
 
 WIDTH = 4
 """Floats that are added at once; they lie at a multiple of as many."""
-FEW_ROWS = 32
-"""Rows of a target, at most, in which many values that meet are added faster in tables."""
+MOST_MEETING = 4096
+"""Values of a row, at most, on average: more that meet are added faster in tables."""
+MOST_ITEMS = 2**20
+"""Floats that are added one by one, at most, sooner than in tables, whose sums take more launches.
+"""
 ADD = """\
 void add_vector(__global float *place, const float4 value)
 {
@@ -69,15 +73,19 @@ def add_rows(target: Tensor, places: Places, value: Tensor | float) -> bool:
 
 
 def are_faster(target: Tensor, places: Places, value: Tensor | float) -> bool:
-    """Say whether vectors are faster than tables (`table_sums`) where many values meet.
+    """Say whether atomic additions are faster than tables (`table_sums`) where many values meet.
 
     Args:
         target: as of `add_rows`, or of a dtype that is added in fp32.
         places: in it.
         value: what is added.
     """
-    if not are_possible(devices()[target.get_device()].limits) or places.sizes[0] <= FEW_ROWS:
+    if not are_possible(devices()[target.get_device()].limits) or len(places.indices) != 1:
         return False
+    if places.indices[0].numel() > MOST_MEETING * places.sizes[0]:
+        return False
+    if target.dtype is torch.float32 and prod(places.shape) <= MOST_ITEMS:
+        return True
     in_floats = target.dtype in (torch.float32, *FLOATS_16)
     return in_floats and isinstance(value, Tensor) and _are_rows(None, places, value)
 

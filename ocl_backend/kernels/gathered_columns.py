@@ -33,7 +33,8 @@ long from[WIDTH];
 #pragma unroll
 for (int i = 0; i < WIDTH; ++i) {
     const long index_0 = LOAD_index_0(index_0_at + i * index_step);
-    from[i] = target_at + place(index_0, size_of_0, dim_of_0, wraps, operator, faults_data) * step_of_0;
+    const long found = place(index_0, size_of_0, dim_of_0, wraps, operator, faults_data);
+    from[i] = target_at + found * step_of_0;
 }
 const long last = min(ROWS, rows - row);
 for (long r = 0; r < last; ++r)

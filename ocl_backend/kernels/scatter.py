@@ -219,23 +219,6 @@ def writing(
     return found(kernel, places.shape, given, _walked(places))
 
 
-def neutral(reduce: str, dtype: torch.dtype) -> float:
-    """Return what leaves anything it is combined with as it is.
-
-    Args:
-        reduce: torch's name of the combination.
-        dtype: of the items.
-    """
-    if reduce not in ("amax", "amin"):
-        return 1 if reduce == "prod" else 0
-    if dtype is torch.bool:
-        return reduce == "amin"
-    if dtype.is_floating_point:
-        return -torch.inf if reduce == "amax" else torch.inf
-    limits = torch.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
-
-
 def has_atomics(target: Tensor) -> bool:
     """Whether the device can compare and swap items of this tensor, of 4 or 8 bytes."""
     narrow = target.itemsize < 8

@@ -87,7 +87,10 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 def items(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask`, of its shape, is not zero."""
-    if _have_groups(mask) and (kept := selected_groups.select(mask, "nonzero", x).items) is not None:
+    if (
+        _have_groups(mask)
+        and (kept := selected_groups.select(mask, "nonzero", x).items) is not None
+    ):
         return kept
     x = x.contiguous()
     flat = mask.reshape(-1).contiguous()

@@ -18,16 +18,22 @@ from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels.dimensions import merge
 from ocl_backend.kernels.gathered_rows import BITS
 from ocl_backend.kernels.row_blocks import BLOCK, GROUP, SHARE, fit
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, Varying, prepare
+from ocl_backend.runtime.launch import (
+    MOST_LAUNCHES,
+    Argument,
+    KernelLaunch,
+    Pointer,
+    Varying,
+    prepare,
+)
 from oclgen.limits import Limits
-from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
 MOST_PARTS = 2048
 """Shares of the items, at most: a group adds up the counts of those before its own."""
 
-Rule = Literal["nonzero", "change"]
+Chosen = Literal["nonzero", "change"]
 
 
 class Selected(NamedTuple):
@@ -40,12 +46,12 @@ class Selected(NamedTuple):
 class Form(NamedTuple):
     """What the kernels' texts depend on; the template's legend explains it."""
 
-    rule: Rule
+    rule: Chosen
     mask: torch.dtype
     values: torch.dtype | None
     walks: tuple[tuple[str, int], ...]
     positions: int
-    index: Literal["uint", "ulong"]
+    number: Literal["uint", "ulong"]
 
 
 def serve(limits: Limits) -> bool:
@@ -54,7 +60,7 @@ def serve(limits: Limits) -> bool:
 
 
 def select(
-    mask: Tensor, rule: Rule, x: Tensor | None = None, shape: Sequence[int] = (),
+    mask: Tensor, rule: Chosen, x: Tensor | None = None, shape: Sequence[int] = (),
     most: int | None = None,
 ) -> Selected:  # fmt: skip
     """Return what is selected, in row-major order; waits for how much it is.
@@ -78,7 +84,9 @@ def select(
     totals = torch.empty(ceil_div(count, part), dtype=torch.int32, device=mask.device)
     many = 0
     if count:
-        _prepared(device, form, lies[:1], (), count, part, False)(mask.data_ptr(), totals.data_ptr())
+        _prepared(device, form, lies[:1], (), count, part, False)(
+            mask.data_ptr(), totals.data_ptr()
+        )
         many = int(totals.cpu().sum())
         if most is not None and many > most:
             return Selected(None, totals.new_empty(0))
@@ -109,9 +117,9 @@ def _prepared(
     text = rendered(
         "selected_groups", package="ocl_backend", mask=mask, rule=form.rule,
         walks=form.walks, values=values, positions=form.positions if selects else 0,
-        index=form.index, selects=selects, group=GROUP, share=SHARE,
+        index=form.number, selects=selects, group=GROUP, share=SHARE,
     )  # fmt: skip
-    number = np.uint64 if form.index == "ulong" else np.uint32
+    number = np.uint64 if form.number == "ulong" else np.uint32
     arguments: list[Argument] = [Pointer(mask.item_bytes), Pointer(4)]
     if values:
         arguments += [Pointer(values.item_bytes)] * 2

@@ -110,6 +110,41 @@ T erfinv(const T x)
 }
 """
 
+ERFINV_NEAR = """\
+// in single precision: two polynomials of -log(1 - x * x) (Giles 2011, "Approximating the erfinv
+// function", GPU Computing Gems)
+T erfinv_near(const T x)
+{
+    T w = -log((1 - x) * (1 + x)), p;
+    if (!(fabs(x) < 1))
+        return fabs(x) == 1 ? copysign((T)INFINITY, x) : NAN;
+    if (w < 5) {
+        w -= 2.5;
+        p = 2.81022636e-08;
+        p = 3.43273939e-07 + p * w;
+        p = -3.5233877e-06 + p * w;
+        p = -4.39150654e-06 + p * w;
+        p = 0.00021858087 + p * w;
+        p = -0.00125372503 + p * w;
+        p = -0.00417768164 + p * w;
+        p = 0.246640727 + p * w;
+        p = 1.50140941 + p * w;
+    } else {
+        w = sqrt(w) - 3;
+        p = -0.000200214257;
+        p = 0.000100950558 + p * w;
+        p = 0.00134934322 + p * w;
+        p = -0.00367342844 + p * w;
+        p = 0.00573950773 + p * w;
+        p = -0.0076224613 + p * w;
+        p = 0.00943887047 + p * w;
+        p = 1.00167406 + p * w;
+        p = 2.83297682 + p * w;
+    }
+    return p * x;
+}
+"""
+
 NDTRI = """\
 T ndtri(const T p)
 {

@@ -10,7 +10,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.optim import SGD, Adam, AdamW
+from torch.optim import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 
 from ocl_backend.fusion import recall
 from ocl_backend.ops.tensor import copies
@@ -29,6 +40,24 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "lr is a tensor": lambda p: AdamW(p, lr=torch.tensor(0.1)),
     "foreach": lambda p: Adam(p, lr=0.1, foreach=True),
 }
+
+
+OTHERS: dict[str, Callable[..., Any]] = {
+    "rmsprop": lambda p: RMSprop(p, lr=0.01, weight_decay=0.1),
+    "rmsprop, centered": lambda p: RMSprop(p, lr=0.01, momentum=0.9, centered=True, maximize=True),
+    "adagrad": lambda p: Adagrad(p, lr=0.1, lr_decay=0.1, weight_decay=0.1),
+    "adadelta": lambda p: Adadelta(p, lr=0.5, weight_decay=0.1, maximize=True),
+    "adamax": lambda p: Adamax(p, lr=0.01, weight_decay=0.1),
+    "nadam": lambda p: NAdam(p, lr=0.01, weight_decay=0.1, decoupled_weight_decay=True),
+    "nadam, one by one": lambda p: NAdam(p, lr=0.01, weight_decay=0.1, foreach=False),
+    "radam": lambda p: RAdam(p, lr=0.01, betas=(0.9, 0.9), weight_decay=0.1),
+    "rprop": lambda p: Rprop(p, lr=0.01),
+    "adam, not fused": lambda p: Adam(p, lr=0.01, amsgrad=True, weight_decay=0.1, fused=False),
+    "adamw, one by one": lambda p: AdamW(p, lr=0.01, foreach=False),
+    "nesterov, not fused": lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True, foreach=True),
+    "sgd, not fused": lambda p: SGD(p, lr=0.1, weight_decay=0.1, fused=False),
+}
+"""Optimizers whose functions are replaced."""
 
 
 def twins(device: Any, sizes: list[tuple[int, ...]]) -> tuple[list[Any], list[Any]]:
@@ -189,3 +218,47 @@ def test_a_scaled_gradient_of_another_layout_is_unscaled_where_it_lies(device: A
     )  # fmt: skip
     assert (p == 0).all()
     assert (grad == 2).all()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_replaced_steps_follow_the_cpu_by_one_launch(device: Any, name: str, dtype: Any) -> None:
+    theirs, ours = twins(device, SIZES[:7])
+    theirs = [t.detach().double().requires_grad_() for t in theirs]
+    ours = [t.detach().to(dtype).requires_grad_() for t in ours]
+    optimizers = OTHERS[name](theirs), OTHERS[name](ours)
+    for _ in range(8):
+        for their, our in zip(theirs, ours, strict=True):
+            their.grad = torch.randn(their.shape).double()
+            our.grad = their.grad.to(our)
+        before = ours[0]._version
+        with torch.ocl.profile(file=None) as profile:
+            for optimizer in optimizers:
+                optimizer.step()
+    assert len(profile.commands) == 1
+    assert ours[0]._version > before
+    for their, our in zip(theirs, ours, strict=True):
+        assert relative(our.double(), their) <= (2e-5 if dtype is torch.float32 else 1e-12)
+        for role, state in optimizers[1].state[our].items():
+            if state is not None:
+                assert relative(state.double(), optimizers[0].state[their][role].double()) <= 2e-5
+
+
+def test_parameters_that_missed_a_step_count_their_own(device: Any) -> None:
+    theirs, ours = twins(device, [(5,), (9, 4)])
+    optimizers = RAdam(theirs, lr=0.01), RAdam(ours, lr=0.01)
+    for turn in range(6):
+        give_gradients(theirs, ours)
+        if turn == 2:
+            theirs[0].grad = ours[0].grad = None
+        for optimizer in optimizers:
+            optimizer.step()
+    for their, our in zip(theirs, ours, strict=True):
+        assert relative(our, their) <= 3e-6
+
+
+def test_operators_of_lists_count_versions(device: Any) -> None:
+    x = [torch.ones(3, device=place(device))]
+    torch._foreach_add_(x, 1.0)
+    torch._foreach_copy_(x, [torch.zeros(3, device=place(device))])
+    assert x[0]._version == 2

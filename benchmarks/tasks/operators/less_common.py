@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.tasks.draw import log_uniform
 from benchmarks.tasks.operators.case import Kind, Made
 from benchmarks.tasks.operators.drawing import (
     Drawn,
     Sizes,
     classes,
     images,
-    log_uniform,
     one_of,
     plain,
     planes,
@@ -89,7 +89,7 @@ MASKS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "argwhere": lambda x, mask: torch.argwhere(mask),
     "masked_scatter": lambda x, mask: x.masked_scatter(mask, x),
     "take_along_dim": lambda x, mask: torch.take_along_dim(x, mask.long().argsort(0), 0),
-    "where both": torch.Tensor.masked_fill,
+    "masked_fill": lambda x, mask: x.masked_fill(mask, 1.0),
 }
 MADE: dict[str, Callable[[Tensor], Tensor]] = {
     "tril_indices": lambda x: torch.tril_indices(*_square(x), device=x.device),
@@ -97,7 +97,7 @@ MADE: dict[str, Callable[[Tensor], Tensor]] = {
     "meshgrid": lambda x: torch.stack(torch.meshgrid(*_two_rows(x), indexing="ij")),
     "outer": lambda x: torch.einsum("i,j->ij", *_two_rows(x)),
     "cartesian_prod": lambda x: torch.cartesian_prod(*_two_rows(x)),
-    "repeat by counts": lambda x: torch.repeat_interleave(x, torch.arange(len(x)).to(x.device) % 3),
+    "repeat by counts": lambda x: x.repeat_interleave(torch.arange(len(x)).to(x.device) % 3, 0),
 }
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "normal": lambda x: torch.normal(x, x.abs() + 0.1),
@@ -112,7 +112,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "smaller, antialiased": lambda x: functional.interpolate(
-        x, (-(-x.shape[2] // 2), -(-x.shape[3] // 2)), mode="bilinear", antialias=True
+        x.float(), (-(-x.shape[2] // 2), -(-x.shape[3] // 2)), mode="bilinear", antialias=True
     ),
     "nearest-exact": lambda x: functional.interpolate(x, scale_factor=1.5, mode="nearest-exact"),
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2),
@@ -155,10 +155,13 @@ def _complex(x: Tensor, op: str) -> Made:
     return Made(lambda: COMPLEX[op](pairs, pairs))
 
 
+def _as_rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
 def _distance(x: Tensor, op: str) -> Made:
     other = torch.randn_like(x.detach()) + 0.1
-    two = (lambda t: t.reshape(-1, t.shape[-1]))  # fmt: skip
-    return Made(lambda: DISTANCES[op](two(x), two(other)))
+    return Made(lambda: DISTANCES[op](_as_rows(x), _as_rows(other)))
 
 
 def _points(random: Random, elements: int) -> Drawn:
@@ -187,8 +190,6 @@ def _binned(x: Tensor, op: str) -> Made:
 
 def _masked(x: Tensor, op: str) -> Made:
     mask, values = torch.randn(x.shape, device=x.device) > 1, x.clone()
-    if op == "where both":
-        return Made(lambda: MASKS[op](values, mask, 1.0))
     return Made(lambda: MASKS[op](values, mask))
 
 

@@ -169,7 +169,8 @@ for (int i = 0; i < (int)taps_y; ++i) {
         const int left = (int)x + (int)pad_x - j * (int)dilation_x, column = left / (int)stride_x;
         if (left < 0 || column >= (int)size_x || column * (int)stride_x != left)
             continue;
-        total += LOAD_columns(columns_at + (i * taps_x + j) * tap + (row * size_x + column) * window);
+        const long number = row * size_x + column;
+        total += LOAD_columns(columns_at + (i * taps_x + j) * tap + number * window);
     }
 }
 """,

@@ -54,7 +54,9 @@ def computed(name: str, *operands: Tensor, out: Tensor | None = None) -> Tensor 
     """
     device, reals = operands[0].device, {REALS.get(x.dtype, x.dtype) for x in operands}
     (real,) = reals if len(reals) == 1 else (None,)
-    if name not in BODIES or real not in REALS.values() or device.type != "ocl":
+    if name not in BODIES or real is None or device.type != "ocl":
+        return None
+    if real not in REALS.values():
         return None
     if any(x.device != device or x.is_neg() for x in operands):
         return None

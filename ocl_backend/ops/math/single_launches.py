@@ -48,19 +48,19 @@ def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
 
 
 CROSS = """\
-const long next = place == 2 ? 0 : place + 1, last = place == 0 ? 2 : place - 1;
-const T p = LOAD_a(a_at + next * a_step), q = LOAD_a(a_at + last * a_step);
-const T r = LOAD_b(b_at + next * b_step), s = LOAD_b(b_at + last * b_step);
-const T out = p * s - q * r;
+const T p = LOAD_a(a_at), q = LOAD_a(a_at + a_step), r = LOAD_a(a_at + 2 * a_step);
+const T s = LOAD_b(b_at), t = LOAD_b(b_at + b_step), u = LOAD_b(b_at + 2 * b_step);
+STORE_out(out_at, q * u - r * t);
+STORE_out(out_at + out_step, r * s - p * u);
+STORE_out(out_at + 2 * out_step, p * t - q * s);
 """
 
 
 @cache
 def _cross(dtype: torch.dtype) -> Kernel:
-    operands = (
-        Operand("place", role="position"), Operand("a", dtype, "address"),
-        Operand("b", dtype, "address"), Operand("out", dtype, "output"),
-        Scalar("a_step", "long"), Scalar("b_step", "long"),
+    operands: tuple[Operand | Scalar, ...] = (
+        *(Operand(name, dtype, "address") for name in ("a", "b", "out")),
+        *(Scalar(f"{name}_step", "long") for name in ("a", "b", "out")),
     )  # fmt: skip
     return Kernel("cross", dtype_of(dtype).value, operands, CROSS, scalar_only=True)
 
@@ -84,10 +84,14 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
         return made
     a, b = a.expand(shape), b.expand(shape)
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
-    strides = {"place": tuple(int(d == axis) for d in range(len(shape)))}
-    for name, x in (("a", a), ("b", b)):
-        strides[name] = tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
-    launch(_cross(a.dtype), shape, (a, b, out, a.stride(axis), b.stride(axis)), strides)
+    tensors = {"a": a, "b": b, "out": out}
+    strides = {
+        name: tuple(0 if d == axis else step for d, step in enumerate(x.stride()))
+        for name, x in tensors.items()
+    }
+    walked = [1 if d == axis else size for d, size in enumerate(shape)]
+    steps = (x.stride(axis) for x in tensors.values())
+    launch(_cross(a.dtype), walked, (*tensors.values(), *steps), strides)
     return out
 
 
@@ -119,7 +123,7 @@ long below(const long n, const long columns)
 def _positions(dtype: torch.dtype, upper: bool) -> Kernel:
     body = POSITIONS.replace("BEFORE", "UPPER" if upper else "LOWER")
     body = body.replace("FIRST", "clamp(low + offset, 0L, columns)" if upper else "0")
-    operands = (
+    operands: tuple[Operand | Scalar, ...] = (
         Operand("k", role="position"), Operand("out", dtype, "address", "long"),
         *(Scalar(name, "long") for name in ("rows", "columns", "offset", "many")),
     )  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.kernels import softmax_rows
+from ocl_backend.kernels import softmax_columns, softmax_rows
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.reduction_kernels import Reduction
@@ -90,7 +90,7 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     wide = _wide(x.dtype)
     if rows := softmax_rows.rows_of(x, dim):
         softmax_rows.run(rows, "fwd", name == "log_softmax", x, out)
-    else:
+    elif not softmax_columns.run(dim, name == "log_softmax", out, x):
         largest = amax(x, (dim,), True)
         total = reduce(SUM_EXP, x, (dim,), True, wide, center=largest)
         kernel = _kernel(name, ("self", "largest", "total"), out, x, largest, total)
@@ -107,7 +107,7 @@ def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
     rows = softmax_rows.rows_of(output, dim) if grad.dtype is output.dtype else None
     if rows:
         softmax_rows.run(rows, "bwd", logarithm, grad.contiguous(), output, out)
-    else:
+    elif not softmax_columns.run(dim, logarithm, out, output, grad):
         total = reduce(SUM, grad if logarithm else grad * output, (dim,), True, wide)
         kernel = _kernel(name, ("grad_output", "output", "total"), out, grad, output, total)
         launch(kernel, out.shape, (grad, output, total, out))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.dimensions import axis_of
-from ocl_backend.ops.sort.sorting import median_of_none, sort
+from ocl_backend.ops.sort.sorting import median_of_none, middle_of_sorted, sort
+from oclgen.opencl.device import devices
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -39,6 +40,8 @@ def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
     dim = axis_of(dim, x.dim())
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
+    if x.numel() and devices()[x.get_device()].limits.kind != "cpu":
+        return middle_of_sorted(x, dim, keepdim, skips_nans=True)
     values, order = sort(x, dim=dim)  # NaNs come last
     count = (values == values).sum(dim, keepdim=True)
     middle = ((count - 1) // 2).clamp_(min=0)

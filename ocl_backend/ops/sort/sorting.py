@@ -253,6 +253,8 @@ def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
     """Return the lower median along `dim` and its position; a NaN wins."""
     if x.dim() == 0:
         return sort(x, dim=dim)
+    if x.numel() and devices()[x.get_device()].limits.kind != "cpu":
+        return middle_of_sorted(x, axis_of(dim, x.dim()), keepdim, skips_nans=False)
     found = kthvalue(x, (x.shape[dim] + 1) // 2, dim, keepdim)
     bad = x.isnan() if x.dtype.is_floating_point else None
     if bad is None:
@@ -260,6 +262,60 @@ def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
     any_bad = bad.any(dim, keepdim)
     where = bad.to(torch.int32).argmax(dim, keepdim)
     return found[0].masked_fill_(any_bad, torch.nan), torch.where(any_bad, where, found[1])
+
+
+def middle_of_sorted(
+    x: Tensor, dim: int, keepdim: bool, skips_nans: bool
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the lower median along `dim` and its position.
+
+    Args:
+        x: with items.
+        dim: of all its dimensions.
+        keepdim: whether it stays, with one item.
+        skips_nans: whether NaNs do not count; else one of them is the median.
+    """
+    keys, order = sort(x, dim=dim)
+    shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
+    found = keys.new_empty(shape), order.new_empty(shape)
+    tensors = {"keys": keys, "order": order}
+    walked = {
+        name: tuple(0 if d == dim else step for d, step in enumerate(tensor.stride()))
+        for name, tensor in tensors.items()
+    }
+    steps = keys.stride(dim), order.stride(dim)
+    launch(_middle(x.dtype, skips_nans), shape, (keys, order, *found, x.shape[dim], *steps), walked)
+    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+MIDDLE = """\
+long low = 0, high = size;  // NaNs come last
+while (low < high) {
+    const long middle = (low + high) / 2;
+    const T key = LOAD_keys(keys_at + middle * keys_step);
+    if (key != key)
+        high = middle;
+    else
+        low = middle + 1;
+}
+const long at = PLACE;
+const T value = LOAD_keys(keys_at + at * keys_step);
+const long where = LOAD_order(order_at + at * order_step);
+"""
+
+
+@cache
+def _middle(dtype: torch.dtype, skips_nans: bool) -> Kernel:
+    place = "low > 0 ? (low - 1) / 2 : 0" if skips_nans else "low < size ? low : (size - 1) / 2"
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("keys", dtype, "address"),
+        Operand("order", torch.int64, "address", "long"),
+        Operand("value", dtype, "output"),
+        Operand("where", torch.int64, "output", "long"),
+        *(Scalar(name, "long") for name in ("size", "keys_step", "order_step")),
+    )
+    body = MIDDLE.replace("PLACE", place)
+    return Kernel("middle_of_sorted", dtype_of(dtype).value, parameters, body, scalar_only=True)
 
 
 def median(x: Tensor) -> Tensor:

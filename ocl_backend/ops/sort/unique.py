@@ -55,6 +55,7 @@ def unique(
         inverse = torch.empty_like(ranks).scatter_(0, order, ranks).view(x.shape)
         return keys[starts], inverse, counts
     items, positions = select(keys, "change", keys, keys.shape)
+    assert items is not None  # of one dtype with `keys`
     inverse = _places(positions[0], order).view(x.shape) if return_inverse else none
     return items, inverse, _lengths(positions[0], len(keys)) if return_counts else none
 

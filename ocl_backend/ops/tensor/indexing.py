@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -26,13 +25,10 @@ from ocl_backend.dispatch.checks import (
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import FLOATS_16
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_strides
-from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.places import Places
+from ocl_backend.kernels.scatter import FEW, Combine, Locate, read, write
 from ocl_backend.kernels.selected import are_selected, items
-from ocl_backend.kernels.scatter import FEW, Combine, Locate, neutral, read, write, writing
-from ocl_backend.ops.fused import expressions
-from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, fits, lying
-from ocl_backend.runtime.launch import MOST_LAUNCHES, Prepared
+from ocl_backend.ops.tensor.held_index_copy import held_copy
 
 Number = int | float | bool
 Indices = Sequence[Tensor | None]
@@ -135,7 +131,8 @@ def index_put_(
     if mask is not None and values.numel() == 1 and x.is_floating_point():
         check_written("index_put", x)
         rest = (1,) * (x.dim() - mask.dim())  # to fill where a mask holds waits for nothing
-        return x.masked_fill_(mask.view(*mask.shape, *rest), values.reshape(()))
+        value = values.item() if values.is_cpu else values.reshape(())
+        return x.masked_fill_(mask.view(*mask.shape, *rest), value)
     shape, locate = locate_indices(x, indices, "index_put")
     if prod(shape):
         write(x, locate, _on(values, x).expand(shape), "add" if accumulate else "assign")
@@ -223,7 +220,7 @@ def scatter_reduce_(
 ) -> Tensor:
     """Combine `src` with x at the positions `index` along `dim` by sum, prod, mean, amax, amin."""
     if not include_self:
-        scatter_(x, dim, index, neutral(reduce, x.dtype))
+        scatter_(x, dim, index, _neutral(reduce, x.dtype))
     scatter_(x, dim, index, src, reduce="sum" if reduce == "mean" else reduce)
     if reduce == "mean":
         start = torch.ones_like(x) if include_self else torch.zeros_like(x)
@@ -231,6 +228,23 @@ def scatter_reduce_(
         mode = None if x.dtype.is_floating_point else "floor"
         x.copy_(x.div(counts, rounding_mode=mode))
     return x
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> float:
+    """Return what leaves anything it is combined with as it is.
+
+    Args:
+        reduce: torch's name of the combination.
+        dtype: of the items.
+    """
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if dtype is torch.bool:
+        return reduce == "amin"
+    if dtype.is_floating_point:
+        return -torch.inf if reduce == "amax" else torch.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
 
 
 def index_reduce_(
@@ -307,46 +321,13 @@ def index_copy_(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     if prod(shape):
         check_written("index_copy", x)
         source = source.reshape(shape)
-        held = _held_copy(x, dim, index, source, locate(x))
+        held = held_copy(x, dim, index, source, locate(x))
         if held is None:
             write(x, locate, source, "assign")
         else:
             held[0].enqueue(held[1])
             faults.check(x.get_device())
     return x
-
-
-def _held_copy(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, places: Places
-) -> tuple[Loosely, list[float]] | None:
-    """Return the rule of an `index_copy_` that other calls' kernels can take in, and its values."""
-    alike = x.dtype is source.dtype and x.dtype in VALUES and places.shape == tuple(source.shape)
-    whole = index.dim() == 1 and index.dtype is torch.int64 and x.dim() > 0
-    if not (alike and whole) or is_wanted(x, "assign"):
-        return None
-    run, values = writing(x, places, source, "assign")
-    lies = tuple((tuple(t.shape), t.stride()) for t in (x, index, source))
-    rule = _copying(x.get_device(), x.dtype, lies, axis_of(dim, x.dim()), run)
-    return None if rule is None else (rule, values)
-
-
-@lru_cache(maxsize=MOST_LAUNCHES)
-def _copying(
-    device: int, dtype: torch.dtype, lies: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
-    axis: int, run: Prepared,
-) -> Loosely | None:  # fmt: skip
-    out, index, source = lies
-    reads = lying("source", 8, dtype, *source), lying("index", 1, torch.int64, *index)
-    numbers = tuple(
-        expressions.Number(name, place, "long")
-        for name, place in (("dim", 4), ("operator", 5), ("wraps", 6), ("faults", 7))
-    )
-    made = Expression(
-        "index_copy", reads, lying("out", 0, dtype, *out), VALUES[dtype], "", numbers, axis,
-        in_place=True,
-    )  # fmt: skip
-    last = axis == len(out[0]) - 1  # neighbours would go to places of their own
-    return None if last or not fits(made) else Loosely("index_copy", device, run, made)
 
 
 def index_fill_(x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:

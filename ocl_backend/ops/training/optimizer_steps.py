@@ -102,8 +102,7 @@ def _nadam_numbers(o: Options, step: float, product: float) -> Numbers:
 
 def _momentum(o: Options, step: float) -> float:
     """Return NAdam's momentum at a step."""
-    beta1: float = o["beta1"]
-    return beta1 * (1 - 0.5 * 0.96 ** (step * o["momentum_decay"]))
+    return float(o["beta1"] * (1 - 0.5 * 0.96 ** (step * o["momentum_decay"])))
 
 
 def _adam(o: Options) -> str:
@@ -289,7 +288,9 @@ def _advance(
         for i in some:
             alike[numbers[i], values[i]].append(i)
         for (step, product), places in alike.items():
-            rows = {role: [tensors[role][i] for i in places] for role in tensors}
+            rows: dict[str, Sequence[Tensor]] = {
+                role: [tensors[role][i] for i in places] for role in tensors
+            }
             _launch(name, device, dtype, rows, options, step, product)
     increment_version([t for role, some in tensors.items() if role != "grad" for t in some])
     return True

@@ -1,0 +1,112 @@
+"""Operators that were compositions and are one launch each, against the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional
+
+from tests.ocl_backend.cpu_twin import agree, ocl, place, refuse_alike
+
+COMPLEX: dict[str, Callable[..., Any]] = {
+    "sum": torch.add,
+    "difference": torch.sub,
+    "product": torch.mul,
+    "quotient": torch.div,
+    "exponential": lambda x, y: x.exp(),
+    "conjugated": lambda x, y: x.conj() * y,
+    "of a real": lambda x, y: x * y.real,
+    "by a real": lambda x, y: y.real / x,
+    "negative": lambda x, y: -x,
+    "polar": lambda x, y: torch.polar(x.real.abs(), y.imag),
+    "parts": lambda x, y: torch.complex(x.real, y.real),
+    "in place": lambda x, y: x.clone().mul_(y),
+    "by itself": lambda x, y: x.clone().div_(x),
+    "turned": lambda x, y: x.mT * y.mT,
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_numbers(device: Any, name: str, dtype: Any) -> None:
+    torch.manual_seed(5)
+    x, y = torch.randn(6, 11, dtype=dtype), torch.randn(6, 11, dtype=dtype)
+    agree(device, COMPLEX[name], x, y)
+    agree(device, COMPLEX[name], x, y[:1].expand(6, 11))
+
+
+def test_an_exponential_of_infinite_parts(device: Any) -> None:
+    ends = [float("inf"), -float("inf"), float("nan"), 0.0, 1.0]
+    numbers = torch.tensor([complex(a, b) for a in ends for b in ends])
+    agree(device, torch.exp, numbers)
+
+
+def test_a_product_of_complex_numbers_is_one_launch(device: Any) -> None:
+    x = torch.randn(33, dtype=torch.complex64).to(place(device))
+    _ = x * x
+    with ocl.profile(file=None) as profile:
+        _ = x * x
+    assert len(profile.commands) == 1
+
+
+def test_positions_of_triangles(device: Any) -> None:
+    for make in (torch.tril_indices, torch.triu_indices):
+        for rows in (0, 1, 3, 8):
+            for columns in (0, 1, 5):
+                for offset in range(-9, 9):
+                    ours = make(rows, columns, offset, device=place(device), dtype=torch.int32)
+                    theirs = make(rows, columns, offset, dtype=torch.int32)
+                    assert torch.equal(ours.cpu(), theirs), (make, rows, columns, offset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_cross_products(device: Any, dtype: Any) -> None:
+    torch.manual_seed(6)
+    a, b = ((torch.randn(5, 3, 4) * 9).to(dtype) for _ in "ab")
+    agree(device, lambda a, b: torch.linalg.cross(a, b, dim=1), a, b)
+    agree(device, lambda a, b: torch.linalg.cross(a, b[:1], dim=-2), a, b)
+    agree(device, lambda a, b: torch.linalg.cross(a.mT, b.mT), a, b)
+    with pytest.raises(RuntimeError, match=r"linalg\.cross"):
+        torch.linalg.cross(*(x.to(place(device)) for x in (a, b)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_log_sigmoid_and_its_gradient(device: Any, dtype: Any) -> None:
+    x = torch.linspace(-40, 40, 203, dtype=dtype).view(7, 29)
+
+    def both(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        y = functional.logsigmoid(x)
+        return y, torch.autograd.grad(y, x, x.detach().cos())[0]
+
+    agree(device, both, x)
+
+
+@pytest.mark.parametrize("case", [(3, 1, 1, 1), ((2, 4), (2, 1), (0, 3), (3, 2)), (1, 1, 0, 2)])
+def test_windows_as_columns_and_back(device: Any, case: Any) -> None:
+    torch.manual_seed(7)
+    images = torch.randn(2, 3, 13, 10)
+    columns = functional.unfold(images, *case)
+    agree(device, lambda x: functional.unfold(x, *case), images)
+    agree(device, lambda x: functional.unfold(x[0], *case), images)
+    agree(
+        device, lambda x: functional.unfold(x, *case), images.to(memory_format=torch.channels_last)
+    )
+    agree(device, lambda x: functional.fold(x, (13, 10), *case), columns)
+    agree(device, lambda x: functional.fold(x.mT.contiguous().mT, (13, 10), *case), columns)
+    refuse_alike(device, lambda x: functional.fold(x, (40, 10), *case), columns)
+
+
+def test_rows_of_embeddings_are_shortened(device: Any) -> None:
+    table, places = torch.randn(9, 5) * 3, torch.tensor([1, 4, 1, 8])
+
+    def looked_up(table: Any, places: Any) -> Any:
+        table = table.clone()
+        return functional.embedding(places, table, max_norm=1.0), table
+
+    agree(device, looked_up, table, places)
