@@ -185,7 +185,8 @@ def test_maxima_of_volumes_in_every_layout(
     x[1, 1] = -float("inf")
     ours = x.to(place(device))
     if form == "channels last":
-        x, ours = (t.contiguous(memory_format=torch.channels_last_3d) for t in (x, ours))
+        # torch itself stays with planes: in channels_last it says 0 for windows of -inf alone
+        ours = ours.contiguous(memory_format=torch.channels_last_3d)
     elif form == "a view":
         x, ours = x[..., 1:18], ours[..., 1:18]
     x.requires_grad_(), ours.requires_grad_()
@@ -194,7 +195,8 @@ def test_maxima_of_volumes_in_every_layout(
     found, found_places = functional.max_pool3d(ours, **window, return_indices=True)
     assert torch.equal(found_places.cpu(), places)
     assert torch.equal(found.detach().cpu().nan_to_num(9), theirs.detach().nan_to_num(9))
-    assert found.stride() == theirs.stride()
+    last = form == "channels last"
+    assert found.is_contiguous(memory_format=torch.channels_last_3d) == last
     grad = torch.randint(-2, 3, theirs.shape).to(dtype)
     theirs.backward(grad)
     found.backward(grad.to(place(device)))
