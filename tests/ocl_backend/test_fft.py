@@ -12,7 +12,7 @@ import ocl_backend  # noqa: F401 (registers the device)
 
 LENGTHS = [1, 30, 64, 127, 200, 1018, 1220, 3072]
 """One; products; a prime that still is; split; and with a prime that goes through a convolution.
-On processors: short ones; convolutions; one that is short but for a prime of 61; and a long one."""
+On processors: short ones; convolutions; with the largest prime of short ones; and a long one."""
 
 
 def close(ours: Any, theirs: Any) -> None:
