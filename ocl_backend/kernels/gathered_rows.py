@@ -194,7 +194,9 @@ def _kernel(form: Form, work: int) -> Kernel:
         body = re.sub(rf"\b{name}\b", text, body)
     eight = 8 if form.dense and all(form.dense) else 1
     indices = [
-        replace(p, items=eight, anywhere=True) if p.name.startswith("index_") else p
+        replace(p, items=eight, anywhere=True)
+        if isinstance(p, Operand) and p.name.startswith("index_")
+        else p
         for p in parameters_of(form.indices, "address")
     ]
     parameters = (

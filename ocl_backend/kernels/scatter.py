@@ -65,6 +65,7 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
         IndexError, RuntimeError: an index is out of range, and errors are synchronous or there are
             no items.
     """
+    source = source.contiguous() if _is_scattered(source, out.numel() // 2) else source
     places = locate(source)
     places.check()
     if read_rows(source, places, out) or read_columns(source, places, out):
@@ -119,7 +120,7 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     places = locate(target)
     places.check()
     _check_apart(places.operator, target)
-    if combine != "assign" and _is_scattered(target, places):
+    if combine != "assign" and _is_scattered(target, prod(places.shape)):
         dense = target.contiguous()
         write(dense, locate, value, combine)
         target.copy_(dense)
@@ -138,11 +139,11 @@ def write(target: Tensor, locate: Locate, value: Tensor | float, combine: Combin
     faults.check(target.get_device())
 
 
-def _is_scattered(target: Tensor, places: Places) -> bool:
-    """Say whether a processor combines as many items as the target has, which has no dense rows."""
-    if target.is_contiguous() or devices()[target.get_device()].limits.kind != "cpu":
+def _is_scattered(x: Tensor, items: int) -> bool:
+    """Say whether a processor walks as many `items` as x has or more, and x has no dense rows."""
+    if x.numel() > items or x.is_contiguous():
         return False
-    return target.numel() <= prod(places.shape)
+    return devices()[x.get_device()].limits.kind == "cpu"
 
 
 def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> bool:

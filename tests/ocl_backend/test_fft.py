@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 
-LENGTHS = [1, 30, 64, 127, 200, 1018]
-"""One; products; a prime that still is; split; and with a prime that goes through a convolution."""
+LENGTHS = [1, 30, 64, 127, 200, 1018, 1220, 3072]
+"""One; products; a prime that still is; split; and with a prime that goes through a convolution.
+On processors: short ones; convolutions; with the largest prime of short ones; and a long one."""
 
 
 def close(ours: Any, theirs: Any) -> None:
@@ -42,3 +43,30 @@ def test_dims_and_norms_with_gradients(device: Any, norm: str) -> None:
         spectrum = torch.fft.rfftn(given, dim=(2, 0), norm=norm)
         torch.fft.irfftn(spectrum * spectrum, dim=(2, 0), norm=norm).abs().sum().backward()
     close(ours.grad, x.grad)
+
+
+@pytest.mark.parametrize("length", [7, 96, 122, 1024])
+def test_short_rows_of_processors_are_one_launch(device: Any, length: int) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs multiply by matrices")
+    place = torch.device("ocl", device.index)
+    x = torch.randn(19, length, 3)
+    there = x.to(place).transpose(0, 2)
+    calls = [
+        lambda x: torch.fft.rfft(x, dim=1, norm="ortho"),
+        lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), n=length, dim=1),
+        lambda x: torch.fft.fft(torch.view_as_complex(x[..., :2].contiguous()), dim=0),
+    ]
+    for call, launches in zip(calls, (1, 2, 2), strict=True):
+        call(there)  # copies its table
+        with torch.ocl.profile(file=None) as seen:
+            ours = call(there)
+        assert len(seen.commands) == launches
+        close(ours, call(x.transpose(0, 2)))
+
+
+def test_double_precision_and_lazy_conjugates(device: Any) -> None:
+    place = torch.device("ocl", device.index)
+    x = torch.randn(9, 60, dtype=torch.complex128)
+    ours = torch.fft.ifft(x.to(place).conj(), dim=0)
+    torch.testing.assert_close(ours.cpu(), torch.fft.ifft(x.conj(), dim=0), rtol=0, atol=1e-14)

@@ -64,3 +64,61 @@ def test_complex_items_move(device: Any) -> None:
     x = torch.randn(SHAPE, dtype=torch.complex64)
     ours = aten.select_backward(x[:, 2].to(place(device)), SHAPE, 1, 2)
     assert torch.equal(ours.cpu(), aten.select_backward(x[:, 2], SHAPE, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_gradients_of_long_slices(device: Any, dtype: Any) -> None:
+    shape = 40, 30, 17
+    x = torch.randn(shape).to(dtype)
+    there = x.to(place(device))
+    for dim, start, step in ((2, 3, 1), (2, 0, 5), (1, 4, 7), (0, 39, 1)):
+        part = [slice(None)] * dim + [slice(start, None, step)]
+        theirs = aten.slice_backward(x[tuple(part)], shape, dim, start, 9999, step)
+        ours = aten.slice_backward(there[tuple(part)], shape, dim, start, 9999, step)
+        assert torch.equal(ours.cpu(), theirs)
+
+
+def test_items_that_lie_apart_are_copied_and_converted(device: Any) -> None:
+    x = torch.randn(6, 37, 2, 23).mul(50)
+    for source in (torch.float16, torch.bfloat16, torch.int64, torch.int16):
+        narrow = x.to(source)
+        there = narrow.to(place(device))
+        for call in (
+            lambda t: t.permute(3, 0, 2, 1)[::2],
+            lambda t: t[..., 1::3],
+            lambda t: t[..., :1].expand(6, 37, 2, 9),
+            lambda t: t.permute(1, 3, 0, 2),
+        ):
+            assert torch.equal(call(there).contiguous().cpu(), call(narrow).contiguous())
+            for target in (torch.float32, torch.float16, torch.uint8):
+                if source.is_floating_point and target is torch.uint8:
+                    continue  # negative ones are undefined
+                assert torch.equal(call(there).to(target).cpu(), call(narrow).to(target))
+
+
+def test_chains_whose_last_dimension_has_one_item(device: Any) -> None:
+    x, y = torch.randn(3, 211, 1), torch.randn(211, 1)
+    wide = torch.randn(3, 211, 9)[..., :1]
+    for given in (x, wide):
+        theirs = ((given * 2 - y).exp(), given + y)
+        there, other = given.to(place(device)), y.to(place(device))
+        if given is wide:
+            there = torch.cat([there] * 9, -1)[..., 4:5]
+        ours = ((there * 2 - other).exp(), there + other)
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a.cpu(), b)
+
+
+def test_sums_into_a_turned_target_and_gathers_of_eight(device: Any) -> None:
+    x, rows = torch.randn(80, 2).half(), torch.randint(-2, 3, (343, 80)).half()
+    index = torch.randint(2, (343,))
+    there = x.to(place(device)).mT.index_add(0, index.to(place(device)), rows.to(place(device)))
+    theirs = x.mT.index_add(0, index, rows)
+    torch.testing.assert_close(there.cpu(), theirs, rtol=4e-3, atol=0.1)
+    for count in (5, 8, 21):
+        line, at = torch.randn(33).bfloat16(), torch.randint(-33, 33, (count,))
+        ours = line.to(place(device))[at.to(place(device))]
+        assert torch.equal(ours.cpu(), line[at])
+    wrong = torch.tensor([1] * 9 + [33] + [2] * 9, device=place(device))
+    with pytest.raises((IndexError, RuntimeError), match="out of range"):
+        line.to(place(device)).index_select(0, wrong).cpu()

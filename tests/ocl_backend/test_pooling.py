@@ -169,3 +169,35 @@ def test_a_maximum_is_not_put_into_the_next_plane(device: Any, spatial: int) -> 
             unpool(x, torch.full(x.shape, 2**spatial, device=x.device), 2)
     finally:
         torch.ocl.set_sync_errors(False)
+
+
+FORMATS = ["planes", "channels last", "a view"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("channels", [3, 9, 24])
+@pytest.mark.parametrize("form", FORMATS)
+def test_maxima_of_volumes_in_every_layout(
+    device: Any, form: str, channels: int, dtype: Any
+) -> None:
+    x = torch.randint(-3, 4, (2, channels, 7, 9, 20)).to(dtype)  # many are equal
+    x[0, 0, 3, 4, 5] = x[0, 0, 2, 4, 6] = float("nan")
+    x[1, 1] = -float("inf")
+    ours = x.to(place(device))
+    if form == "channels last":
+        # torch itself stays with planes: in channels_last it says 0 for windows of -inf alone
+        ours = ours.contiguous(memory_format=torch.channels_last_3d)
+    elif form == "a view":
+        x, ours = x[..., 1:18], ours[..., 1:18]
+    x.requires_grad_(), ours.requires_grad_()
+    window: dict[str, Any] = {"kernel_size": (2, 3, 3), "stride": (1, 2, 2), "padding": (1, 1, 0)}
+    theirs, places = functional.max_pool3d(x, **window, return_indices=True)
+    found, found_places = functional.max_pool3d(ours, **window, return_indices=True)
+    assert torch.equal(found_places.cpu(), places)
+    assert torch.equal(found.detach().cpu().nan_to_num(9), theirs.detach().nan_to_num(9))
+    last = form == "channels last"
+    assert found.is_contiguous(memory_format=torch.channels_last_3d) == last
+    grad = torch.randint(-2, 3, theirs.shape).to(dtype)
+    theirs.backward(grad)
+    found.backward(grad.to(place(device)))
+    assert torch.equal(ours.grad.cpu(), x.grad)

@@ -43,3 +43,22 @@ def test_the_option_reaches_processors_and_changes_no_result(device: Device) -> 
     program = cl.Program(device.context, SINGLE).build([*alone.options(SINGLE)])
     cl.Kernel(program, "doubled")(device.queue, (4,), (1,), device.upload(given), out)
     assert (device.download(out, np.zeros(16, np.float32)) == 2 * given).all()
+
+
+def test_single_items_in_16_bits_are_read_as_they_are(device: Device) -> None:
+    text = """
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void widened(__global const half *x, __global float *out, const int apart)
+{
+    const int at = get_global_id(0);
+    out[at] = vload_half(at * apart, x);
+}
+"""
+    is_intel = device.info.kind == "cpu" and "Intel" in device.info.vendor
+    assert (alone.HALF in device.programs.options(text)) == is_intel
+    given = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    out = device.upload(np.zeros(1 << 16, np.float32))
+    kernel = cl.Kernel(device.programs.get(text), "widened")
+    kernel(device.queue, (1 << 16,), (1,), device.upload(given), out, np.int32(1))
+    found = device.download(out, np.zeros(1 << 16, np.float32))
+    np.testing.assert_array_equal(found, given.astype(np.float32))

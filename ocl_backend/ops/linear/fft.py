@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import stored
 from ocl_backend.ops.linear import fft_rows
-from ocl_backend.ops.linear.fft_rows import Form, Kind
+from ocl_backend.ops.linear.fft_rows import Form, Parts
 from ocl_backend.runtime import capture
 from ocl_backend.runtime.tables import as_table
 
@@ -30,7 +30,7 @@ PRIME = 512
 """Up to this length a transform is one product even where its length has no small factor."""
 
 
-WHOLE: tuple[Kind, Kind] = "complex", "complex"
+WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
 
 def c2c(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
@@ -76,7 +76,7 @@ def c2r(x: Tensor, dims: Sequence[int], normalization: int, last_dim_size: int) 
 
 
 def _short(
-    x: Tensor, dim: int, kinds: tuple[Kind, Kind], sign: int, kept: int = 0, scale: float = 1.0
+    x: Tensor, dim: int, kinds: tuple[Parts, Parts], sign: int, kept: int = 0, scale: float = 1.0
 ) -> Tensor:
     """Return the transform along `dim` by one launch; `kept`: its results, 0: as many as x has.
 
@@ -124,7 +124,7 @@ def _scaled(x: Tensor, scale: float) -> Tensor:
     return x
 
 
-def transform(x: Tensor, sign: int, kinds: tuple[Kind, Kind] = WHOLE) -> Tensor:
+def transform(x: Tensor, sign: int, kinds: tuple[Parts, Parts] = WHOLE) -> Tensor:
     """Return sum_j x[.., j] exp(sign * 2i * pi * j * k / n), or its real part, dense.
 
     Args:
@@ -142,7 +142,7 @@ def transform(x: Tensor, sign: int, kinds: tuple[Kind, Kind] = WHOLE) -> Tensor:
     return out if kinds[1] == "complex" else out.real
 
 
-def _of_lines(x: Tensor, sign: int, kinds: tuple[Kind, Kind]) -> Tensor:
+def _of_lines(x: Tensor, sign: int, kinds: tuple[Parts, Parts]) -> Tensor:
     """Return a long transform by two launches of rows, or more."""
     size = x.shape[-1]
     first = _divisor(size, True)

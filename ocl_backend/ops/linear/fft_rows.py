@@ -31,14 +31,14 @@ GROUP_ITEMS = 8192
 """Items of a work-item, at least where there are more rows."""
 COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
-Kind = Literal["complex", "real", "half"]
+Parts = Literal["complex", "real", "half"]
 
 
 class Form(NamedTuple):
     """What is transformed, beside strides: `kinds` of source and target, `n` items to `kept`."""
 
     dtype: torch.dtype
-    kinds: tuple[Kind, Kind]
+    kinds: tuple[Parts, Parts]
     n: int
     kept: int
     sign: int
