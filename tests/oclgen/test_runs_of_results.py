@@ -1,4 +1,4 @@
-"""Guesses for processors where results weigh: no line of them is written by two work-items."""
+"""Where a processor waits for memory: lines that two work-items write, and short rows in place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from oclgen.families import FAMILIES
 from oclgen.families.conv.conv_register import FEW_PRODUCTS
 from oclgen.families.gemm.gemm_register_tiles import RUN, SHORT
+from oclgen.family import BaseConfig
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem, GemmProblem
 
@@ -41,3 +42,17 @@ def test_tiles_of_short_sums_have_long_rows_where_each_lies_on_a_page_of_its_own
     for problem in (replace(long, k=SHORT + 1), replace(long, n=1000), replace(long, batch=1)):
         found = FAMILIES["gemm_register"].guesses(problem, AVX2)
         assert any(FLOAT * one.item_n < RUN for one in found)
+
+
+def test_rows_in_place_are_asked_for_where_no_cache_holds_them() -> None:
+    """Packed rows lie as they are read, and those of a small A are near."""
+    gemm_pairs = FAMILIES["gemm_pairs"]
+    in_place = replace(gemm_pairs.DEFAULT, pack_a=False)
+    far = GemmProblem(300_000, 32, 32, "bf16")
+
+    def asks(problem: GemmProblem, config: BaseConfig) -> bool:
+        return "ASK_FOR(pa0" in gemm_pairs.plan(problem, config).launches[-1].source
+
+    assert asks(far, in_place)
+    assert not asks(far, gemm_pairs.DEFAULT)
+    assert not asks(replace(far, m=3_000), in_place)
