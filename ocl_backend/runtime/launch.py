@@ -46,9 +46,9 @@ class Varying(NamedTuple):
 Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
-MOST_LAUNCHES = 2048
+MOST_LAUNCHES = 512
 """LRU bound of launches that an operator's module remembers, by the sizes of what it was called
-with. To prepare one again takes some 50 us."""
+with. To prepare one again takes some 50 us, and calls that the shim recalls need none of these."""
 KINDS = {"pointer": 0, "int": 1, "long": 2, "float": 3, "const pointer": 4}
 
 
@@ -227,14 +227,13 @@ def prepare(
         pattern = _pattern(target, form)
     except _UnbuiltError as unbuilt:
         number = pending.new_number()
-        return _made(form, unbuilt.program, number, global_size, arguments, local_size)
+        return _made(form, unbuilt.args[0], number, global_size, arguments, local_size)
     return pattern.launch(global_size, local_size, arguments)
 
 
 Kind = Pointer | Varying | type[np.generic]
 Form = tuple[int, str, str, int, bool, tuple[Kind, ...]]
-"""All of a launch but its numbers: device, source, kernel, dimensions, whether the runtime chooses
-local sizes, and what the kernel takes."""
+"""Device, source, kernel, dimensions, whether the runtime chooses local sizes, what it takes."""
 
 
 class Pattern:
@@ -259,10 +258,7 @@ class Pattern:
 
 
 class _UnbuiltError(Exception):
-    """The program is being built."""
-
-    def __init__(self, program: Future[Any]) -> None:
-        self.program = program
+    """The program is being built; its future is the only argument."""
 
 
 def _code(kind: type[np.generic]) -> str:
