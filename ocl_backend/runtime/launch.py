@@ -66,9 +66,9 @@ class Prepared:
         self._enqueue, self._delete = handles.entries()
         self._pack = _packed_as(words)
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         """Let go of it: recalled calls may keep it alive. A `finalize` would take 0.5 KiB."""
-        if not sys.is_finalizing() and (delete := getattr(self, "_delete", None)) is not None:
+        if not is_ending() and (delete := getattr(self, "_delete", None)) is not None:
             delete(self.handle)
 
     def __call__(self, *values: float) -> None:
@@ -231,8 +231,8 @@ def prepare(
     return pattern.launch(global_size, local_size, arguments)
 
 
-Kind = Pointer | Varying | type[np.generic]
-Form = tuple[int, str, str, int, bool, tuple[Kind, ...]]
+Taken = Pointer | Varying | type[np.generic]
+Form = tuple[int, str, str, int, bool, tuple[Taken, ...]]
 """Device, source, kernel, dimensions, whether the runtime chooses local sizes, what it takes."""
 
 
