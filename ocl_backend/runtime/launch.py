@@ -236,7 +236,7 @@ Form = tuple[int, str, str, int, bool, tuple[Taken, ...]]
 """Device, source, kernel, dimensions, whether the runtime chooses local sizes, what it takes."""
 
 
-class Pattern:
+class _Pattern:
     """What launches of one form are copied from: those of many sizes differ in numbers alone."""
 
     __slots__ = ("_handle", "_pack", "_places", "_words")
@@ -269,7 +269,7 @@ def _code(kind: type[np.generic]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _pattern(target: Device, form: Form) -> Pattern:
+def _pattern(target: Device, form: Form) -> _Pattern:
     """Return the pattern of a form; raise `_UnbuiltError` while its program is being built."""
     _, source, _, dimensions, is_free, kinds = form
     program = target.ahead.find(source)
@@ -277,7 +277,7 @@ def _pattern(target: Device, form: Form) -> Pattern:
         raise _UnbuiltError(program)
     arguments = [kind if isinstance(kind, Pointer | Varying) else kind(0) for kind in kinds]
     ones = (1,) * dimensions
-    return Pattern(_made(form, program, 0, ones, arguments, None if is_free else ones), form)
+    return _Pattern(_made(form, program, 0, ones, arguments, None if is_free else ones), form)
 
 
 def _made(
@@ -305,7 +305,7 @@ def _made(
 def _told(
     changing: Sequence[tuple[int, Pointer | Varying]], source: str, kernel: str
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return what the shim is told of arguments that change: kinds, places, bytes of items."""
+    """Return kinds, places and bytes of items of arguments that change, for the shim."""
     kinds = [KINDS["pointer" if isinstance(a, Pointer) else a.type] for _, a in changing]
     pointers = [place for place, kind in enumerate(kinds) if kind == KINDS["pointer"]]
     consts = are_const(source, kernel)
