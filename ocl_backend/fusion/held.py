@@ -197,7 +197,7 @@ def _create() -> Any:
     return create
 
 
-MOST_RULES = 16384
+MOST_RULES = 32768
 """Bound on rules that are kept: beyond it, all are forgotten."""
 _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}

@@ -255,7 +255,7 @@ TEST_CASE("nothing is recalled while recall is suspended") {
 }
 
 TEST_CASE("where all memories keep too much, what was not used for longest goes") {
-  constexpr size_t kLength = size_t(1) << 12;  // 1536 such keys are 48 MiB
+  constexpr size_t kLength = size_t(1) << 12;  // 2048 such keys are 64 MiB
   ocl::Memory memory, other;
   const ocl::Recipe recipe;
   const auto learn = [&](ocl::Memory& at, int64_t number) {
@@ -266,11 +266,11 @@ TEST_CASE("where all memories keep too much, what was not used for longest goes"
     return at.look_up(numbered(number, kLength)).recipe != nullptr;
   };
   learn(other, 1);
-  for (int64_t number = 0; number < 1400; ++number) learn(memory, number);
+  for (int64_t number = 0; number < 1900; ++number) learn(memory, number);
   CHECK(knows(memory, 0));  // from here on the youngest
-  for (int64_t number = 1400; number < 1600; ++number) learn(memory, number);
+  for (int64_t number = 1900; number < 2100; ++number) learn(memory, number);
   CHECK(knows(memory, 0));
-  CHECK(knows(memory, 1599));
+  CHECK(knows(memory, 2099));
   CHECK(!knows(memory, 1));
   CHECK(!knows(other, 1));
   learn(memory, 1);
