@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 from struct import pack, unpack
 from typing import Any, Literal, NamedTuple, Protocol
@@ -160,8 +160,6 @@ class Held(Prepared):
             forget()
         number = next(_numbers)
         _rules[number] = rule, alone.words
-        kinds = [*FOLLOWERS]
-        before = [kind for kind in kinds if rule.follows and rule.kind in FOLLOWERS[kind]]
         ways = list(rule.ways)
         if (loose := rule.loose) is not None:
             ways.append(Way(rule.result, loose.reads, loose.writes))
@@ -170,28 +168,36 @@ class Held(Prepared):
             for way in ways
             for place in (way.source, len(way.reads), *way.reads, len(way.writes), *way.writes)
         ]
-        create = shim.library().ocl_held_new
-        create.restype = ctypes.c_void_p
-        handle = create(
-            ctypes.c_int64(number),
-            rule.operator.encode(),
-            ctypes.c_void_p(alone.handle),
-            ctypes.c_int(is_asked),
-            ctypes.c_int(rule.device),
-            ctypes.c_uint32(1 << kinds.index(rule.kind)),
-            ctypes.c_uint32(sum(1 << kinds.index(kind) for kind in before)),
-            ctypes.c_int64(rule.items),
-            ctypes.c_int64(_dtypes.setdefault(rule.dtype, len(_dtypes))),
-            ctypes.c_uint32(rule.result),
-            ctypes.c_int(rule.begins and bool(rule.ways)),
-            ctypes.c_int(loose is not None),
-            ctypes.c_uint32(len(ways)),
-            (ctypes.c_uint32 * len(places))(*places),
-        )
+        kind, after = _bits(rule.kind, rule.follows)
+        handle = _create()(
+            number, rule.operator.encode(), alone.handle, is_asked, rule.device, kind, after,
+            rule.items, _dtypes.setdefault(rule.dtype, len(_dtypes)), rule.result,
+            rule.begins and bool(rule.ways), loose is not None, len(ways),
+            pack(f"{len(places)}I", *places),
+        )  # fmt: skip
         super().__init__(handle, alone.words)
 
 
-MOST_RULES = 16384
+@cache
+def _bits(kind: Kind, follows: bool) -> tuple[int, int]:
+    """Return the bit of a kind, and those of the kinds that it may follow, if it follows any."""
+    bits = {each: 1 << place for place, each in enumerate(FOLLOWERS)}
+    return bits[kind], sum(bits[each] for each in FOLLOWERS if follows and kind in FOLLOWERS[each])
+
+
+@cache
+def _create() -> Any:
+    create = shim.library().ocl_held_new
+    word, bits, address = ctypes.c_int64, ctypes.c_uint32, ctypes.c_void_p
+    create.argtypes = [
+        word, ctypes.c_char_p, address, ctypes.c_int, ctypes.c_int, bits, bits, word, word, bits,
+        ctypes.c_int, ctypes.c_int, bits, ctypes.c_char_p,
+    ]  # fmt: skip
+    create.restype = address
+    return create
+
+
+MOST_RULES = 32768
 """Bound on rules that are kept: beyond it, all are forgotten."""
 _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}

@@ -46,9 +46,9 @@ class Varying(NamedTuple):
 Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
-MOST_LAUNCHES = 2048
+MOST_LAUNCHES = 512
 """LRU bound of launches that an operator's module remembers, by the sizes of what it was called
-with. To prepare one again takes some 50 us."""
+with. To prepare one again takes some 50 us, and calls that the shim recalls need none of these."""
 KINDS = {"pointer": 0, "int": 1, "long": 2, "float": 3, "const pointer": 4}
 
 
@@ -66,9 +66,9 @@ class Prepared:
         self._enqueue, self._delete = handles.entries()
         self._pack = _packed_as(words)
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         """Let go of it: recalled calls may keep it alive. A `finalize` would take 0.5 KiB."""
-        if not sys.is_finalizing() and (delete := getattr(self, "_delete", None)) is not None:
+        if not is_ending() and (delete := getattr(self, "_delete", None)) is not None:
             delete(self.handle)
 
     def __call__(self, *values: float) -> None:
@@ -227,17 +227,16 @@ def prepare(
         pattern = _pattern(target, form)
     except _UnbuiltError as unbuilt:
         number = pending.new_number()
-        return _made(form, unbuilt.program, number, global_size, arguments, local_size)
+        return _made(form, unbuilt.args[0], number, global_size, arguments, local_size)
     return pattern.launch(global_size, local_size, arguments)
 
 
-Kind = Pointer | Varying | type[np.generic]
-Form = tuple[int, str, str, int, bool, tuple[Kind, ...]]
-"""All of a launch but its numbers: device, source, kernel, dimensions, whether the runtime chooses
-local sizes, and what the kernel takes."""
+Taken = Pointer | Varying | type[np.generic]
+Form = tuple[int, str, str, int, bool, tuple[Taken, ...]]
+"""Device, source, kernel, dimensions, whether the runtime chooses local sizes, what it takes."""
 
 
-class Pattern:
+class _Pattern:
     """What launches of one form are copied from: those of many sizes differ in numbers alone."""
 
     __slots__ = ("_handle", "_pack", "_places", "_words")
@@ -259,10 +258,7 @@ class Pattern:
 
 
 class _UnbuiltError(Exception):
-    """The program is being built."""
-
-    def __init__(self, program: Future[Any]) -> None:
-        self.program = program
+    """The program is being built; its future is the only argument."""
 
 
 def _code(kind: type[np.generic]) -> str:
@@ -273,7 +269,7 @@ def _code(kind: type[np.generic]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _pattern(target: Device, form: Form) -> Pattern:
+def _pattern(target: Device, form: Form) -> _Pattern:
     """Return the pattern of a form; raise `_UnbuiltError` while its program is being built."""
     _, source, _, dimensions, is_free, kinds = form
     program = target.ahead.find(source)
@@ -281,7 +277,7 @@ def _pattern(target: Device, form: Form) -> Pattern:
         raise _UnbuiltError(program)
     arguments = [kind if isinstance(kind, Pointer | Varying) else kind(0) for kind in kinds]
     ones = (1,) * dimensions
-    return Pattern(_made(form, program, 0, ones, arguments, None if is_free else ones), form)
+    return _Pattern(_made(form, program, 0, ones, arguments, None if is_free else ones), form)
 
 
 def _made(
@@ -309,7 +305,7 @@ def _made(
 def _told(
     changing: Sequence[tuple[int, Pointer | Varying]], source: str, kernel: str
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return what the shim is told of arguments that change: kinds, places, bytes of items."""
+    """Return kinds, places and bytes of items of arguments that change, for the shim."""
     kinds = [KINDS["pointer" if isinstance(a, Pointer) else a.type] for _, a in changing]
     pointers = [place for place, kind in enumerate(kinds) if kind == KINDS["pointer"]]
     consts = are_const(source, kernel)

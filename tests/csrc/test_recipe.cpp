@@ -254,20 +254,70 @@ TEST_CASE("nothing is recalled while recall is suspended") {
   CHECK(memory.look_up(key).recipe);
 }
 
-TEST_CASE("a memory whose keys grow too many, or too long, forgets them") {
-  for (const auto& [length, most] : {std::pair<size_t, size_t>{1 << 10, 1 << 7}, {8, 1 << 10}}) {
-    ocl::Memory memory;
-    const ocl::Recipe recipe;
-    const auto learn = [&, length = length](int64_t number) {
-      const auto key = numbered(number, length);
-      for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
-      return memory.look_up(key).recipe != nullptr;
-    };
-    for (size_t i = 0; i < most; ++i) REQUIRE(learn(int64_t(i)));
-    CHECK(memory.look_up(numbered(0, length)).recipe);
-    learn(-1);
-    CHECK(!memory.look_up(numbered(0, length)).recipe);
-    CHECK(learn(0));
+TEST_CASE("where all memories keep too much, what was not used for longest goes") {
+  constexpr size_t kLength = size_t(1) << 12;  // 2048 such keys are 64 MiB
+  ocl::Memory memory, other;
+  const ocl::Recipe recipe;
+  const auto learn = [&](ocl::Memory& at, int64_t number) {
+    const auto key = numbered(number, kLength);
+    for (int i = 0; i < 2; ++i) at.learn(key, &recipe, at.look_up(key).asked);
+  };
+  const auto knows = [](const ocl::Memory& at, int64_t number) {
+    return at.look_up(numbered(number, kLength)).recipe != nullptr;
+  };
+  learn(other, 1);
+  for (int64_t number = 0; number < 1900; ++number) learn(memory, number);
+  CHECK(knows(memory, 0));  // from here on the youngest
+  for (int64_t number = 1900; number < 2100; ++number) learn(memory, number);
+  CHECK(knows(memory, 0));
+  CHECK(knows(memory, 2099));
+  CHECK(!knows(memory, 1));
+  CHECK(!knows(other, 1));
+  learn(memory, 1);
+  CHECK(knows(memory, 1));
+}
+
+TEST_CASE("one call is enough where sixteen keys before did the same twice") {
+  ocl::Memory memory;
+  ocl::Recipe recipe, another, leaving;
+  another.outcome = 1;
+  leaving.leaves = true;
+  const auto learn = [&](int64_t number, const ocl::Recipe* learnt) {
+    const auto key = numbered(number);
+    memory.learn(key, learnt, memory.look_up(key).asked);
+    return memory.look_up(key).recipe != nullptr;
+  };
+  for (int64_t number = 0; number < 16; ++number) {
+    REQUIRE(!learn(number, &recipe));
+    REQUIRE(learn(number, &recipe));
+  }
+  CHECK(learn(16, &recipe));
+  CHECK(!learn(17, &leaving));  // a later call need not make what this one did
+  CHECK(!learn(18, nullptr));
+  CHECK(!learn(19, &recipe));  // since 18 could not be repeated
+  CHECK(!learn(19, &another));
+  for (int64_t number = 20; number < 36; ++number) {
+    REQUIRE(!learn(number, &recipe));
+    REQUIRE(learn(number, &recipe));
+  }
+  CHECK(learn(36, &recipe));
+  ocl::forget_recalled();
+  CHECK(!learn(37, &recipe));
+}
+
+TEST_CASE("a recipe says whether its call leaves memory behind that is no result") {
+  const auto in = items(), out = items();
+  const auto key = key_of({address(in), address(out)});
+  for (const bool leaves : {false, true}) {
+    const ocl::Noting noting;
+    auto space = items();
+    enqueue_add(address(in), address(space), 1);
+    enqueue_add(address(space), address(out), 10);
+    if (!leaves) space.clear();
+    ocl::Writer writer(0, key, noting);
+    REQUIRE(writer.add_steps());
+    writer.end();
+    CHECK(writer.recipe.leaves == leaves);
   }
 }
 

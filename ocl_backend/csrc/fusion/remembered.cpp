@@ -7,7 +7,7 @@ namespace ocl {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t(48) << 20;  // bound on what all memories keep
+constexpr size_t kMostBytes = size_t(64) << 20;  // bound on what all memories keep
 constexpr int kTries = 8;
 constexpr int kTrusting = 16;  // keys in a row that make an operator's first calls enough
 
@@ -107,14 +107,14 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   if (kept_bytes > kMostBytes) drop_unused(gone);
 }
 
-// Drops the half of all keys that was not used for longest.
+// Drops the quarter of all keys that was not used for longest.
 void Memory::drop_unused(Gone& gone) {
   std::vector<uint64_t> used;
   for (const Memory* memory : all_memories())
     for (const auto& [hash, known] : memory->known_) used.push_back(known.used);
-  const auto middle = used.begin() + std::ptrdiff_t(used.size() / 2);
-  std::nth_element(used.begin(), middle, used.end());
-  const uint64_t oldest = *middle;
+  const auto quarter = used.begin() + std::ptrdiff_t(used.size() / 4);
+  std::nth_element(used.begin(), quarter, used.end());
+  const uint64_t oldest = *quarter;
   for (Memory* memory : all_memories()) {
     for (auto at = memory->known_.begin(); at != memory->known_.end();) {
       const auto here = at++;

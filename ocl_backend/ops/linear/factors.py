@@ -23,7 +23,7 @@ class Matrix(NamedTuple):
     step: int
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Matrix | None:
     """Return how a batch of matrices of these strides is read in place, or None if it cannot be."""
     (*batch, rows, columns), (*steps, by_row, by_column) = shape, strides

@@ -62,7 +62,7 @@ class PreparedCall:
     apart: Apart = ()
 
 
-MOST_PLANS = 8192
+MOST_PLANS = 512
 """Bound of the calls remembered per overload; above it all are forgotten."""
 PLANS: list[dict[tuple[Any, ...], PreparedCall]] = []
 """The calls remembered, per overload: they hold launches, which hold programs."""

@@ -206,7 +206,7 @@ def _passed(kind: LayerNormCase, eps: float) -> float | int:
     return unpack("q", pack("d", eps))[0] if kind.real is torch.float64 else eps
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _prepared(kind: LayerNormCase, direction: Literal["fwd", "bwd"]) -> KernelLaunch:
     on_cpu = kind.limits.kind == "cpu"
     local_items = 1 if on_cpu else min(256, kind.limits.max_work_group)
@@ -236,7 +236,7 @@ def _groups(kind: LayerNormCase) -> int:
     return min(ceil_div(kind.rows, GROUP_ROWS), max(COLUMN_GROUPS, wanted))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _columns(kind: LayerNormCase, groups: int, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(kind.dtype)
     source = rendered(

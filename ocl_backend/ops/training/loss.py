@@ -158,7 +158,7 @@ def _kind(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _prepared(kind: LossCase) -> Prepared:
     limits = devices()[kind.device].limits
     local_items = 1 if limits.kind == "cpu" else min(256, limits.max_work_group)
