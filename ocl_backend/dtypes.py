@@ -208,8 +208,12 @@ COPIED: dict[torch.dtype, DType] = DTYPES | {
 """Dtypes that copies convert; those that are not in `DTYPES` nothing computes with."""
 
 
-class UnsupportedDtypeError(NotImplementedError):
-    """No kernel can be written for a dtype: the call is one for the CPU."""
+class CallForTheCpuError(NotImplementedError):
+    """No kernel serves a call: it is one for the CPU."""
+
+
+class UnsupportedDtypeError(CallForTheCpuError):
+    """No kernel can be written for a dtype."""
 
 
 def dtype_of(dtype: torch.dtype, among: Mapping[torch.dtype, DType] = DTYPES) -> DType:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ocl_backend.dispatch.accepted import acceptance
 from ocl_backend.dispatch.complex_half import ComplexHalfError, in_complex64
 from ocl_backend.dispatch.errors import as_declared, as_the_cpu_tells
-from ocl_backend.dtypes import UnsupportedDtypeError
+from ocl_backend.dtypes import CallForTheCpuError
 from ocl_backend.runtime import shim
 
 
@@ -38,7 +38,7 @@ def reset_fallbacks() -> None:
 def serving(
     overload: Any, kernel: Callable[..., Any], on_complex: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Return `kernel`, replaced by the CPU where it raises `UnsupportedDtypeError`.
+    """Return `kernel`, replaced by the CPU where it raises `CallForTheCpuError`.
 
     Complex operands go to `on_complex` if there is one, all others to the CPU. If it raises
     another exception, that of the CPU is raised. It never gets dtypes that the CPU refuses.
@@ -57,7 +57,7 @@ def serving(
             return kernel(*args, **kwargs)
         except ComplexHalfError:
             return in_complex64(overload, args, kwargs, _written(overload, args, kwargs))
-        except UnsupportedDtypeError:
+        except CallForTheCpuError:
             given = tree_leaves((args, kwargs))
             if on_complex and any(isinstance(x, Tensor) and x.is_complex() for x in given):
                 return on_complex(*args, **kwargs)

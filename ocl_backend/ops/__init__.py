@@ -46,6 +46,7 @@ MODULES = (
     "tensor.permutations",
     "linear.int_mm",
     "linear.matmul",
+    "linear.factorizations",
     "linear.packed",
     "conv.convolution",
     "image.pooling",
