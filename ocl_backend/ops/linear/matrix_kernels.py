@@ -35,7 +35,7 @@ MOST_LOCAL = 32 * KIB
 """Local memory of a group: more of it would keep other groups away."""
 REAL = {torch.float32: "float", torch.float64: "double"}
 
-Kind = Literal["lu", "cholesky"]
+Factors = Literal["lu", "cholesky"]
 Swaps = Literal["", "before", "after"]
 Step = tuple[bool, bool, bool]
 """A triangle: whether it is the upper one, has a diagonal of ones, and is read across."""
@@ -64,7 +64,7 @@ def by_columns(x: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     return x.new_empty((*batch, columns, rows)).mT.copy_(x)
 
 
-def factor(kind: Kind, matrices: Tensor, pivots: Tensor, info: Tensor) -> None:
+def factor(kind: Factors, matrices: Tensor, pivots: Tensor, info: Tensor) -> None:
     """Factor matrices in place.
 
     Args:
@@ -86,7 +86,7 @@ def factor(kind: Kind, matrices: Tensor, pivots: Tensor, info: Tensor) -> None:
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _factor(
-    device: int, kind: Kind, dtype: torch.dtype, count: int, rows: int, columns: int
+    device: int, kind: Factors, dtype: torch.dtype, count: int, rows: int, columns: int
 ) -> KernelLaunch:
     items = rows * columns
     lanes, down = _lanes(device, items)
