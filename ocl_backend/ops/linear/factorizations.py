@@ -16,7 +16,7 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.ops.linear.matrix_kernels import (
-    Step,
+    Triangle,
     Swaps,
     by_columns,
     check_served,
@@ -26,7 +26,7 @@ from ocl_backend.ops.linear.matrix_kernels import (
 
 LOWER, UPPER, UNIT_LOWER = (False, False, False), (True, False, False), (False, True, False)
 """Triangles that are read as they lie."""
-TURNED: dict[Step, Step] = {
+TURNED: dict[Triangle, Triangle] = {
     LOWER: (True, False, True), UPPER: (False, False, True), UNIT_LOWER: (True, True, True),
 }  # fmt: skip
 """The same, read across: the transpose of a lower triangle is an upper one."""
@@ -134,7 +134,7 @@ def _is_dense(x: Tensor) -> bool:
 
 
 def _solve(
-    triangle: Tensor, x: Tensor, steps: tuple[Step, ...], pivots: Tensor | None, swaps: str
+    triangle: Tensor, x: Tensor, steps: tuple[Triangle, ...], pivots: Tensor | None, swaps: str
 ) -> None:
     swapped: Swaps = swaps  # type: ignore[assignment]
     solve(triangle, x, steps, pivots, swapped)

@@ -37,7 +37,7 @@ REAL = {torch.float32: "float", torch.float64: "double"}
 
 Factors = Literal["lu", "cholesky"]
 Swaps = Literal["", "before", "after"]
-Step = tuple[bool, bool, bool]
+Triangle = tuple[bool, bool, bool]
 """A triangle: whether it is the upper one, has a diagonal of ones, and is read across."""
 
 
@@ -102,7 +102,7 @@ def _factor(
 
 
 def solve(
-    triangle: Tensor, x: Tensor, steps: tuple[Step, ...], pivots: Tensor | None = None,
+    triangle: Tensor, x: Tensor, steps: tuple[Triangle, ...], pivots: Tensor | None = None,
     swaps: Swaps = "",
 ) -> None:  # fmt: skip
     """Solve systems in place: with each triangle of `steps`, one after the other.
@@ -134,7 +134,7 @@ def _batch_stride(x: Tensor) -> int:
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _solve(
-    device: int, dtype: torch.dtype, count: int, n: int, columns: int, steps: tuple[Step, ...],
+    device: int, dtype: torch.dtype, count: int, n: int, columns: int, steps: tuple[Triangle, ...],
     swaps: Swaps,
 ) -> KernelLaunch:  # fmt: skip
     lanes, down = _lanes(device, n * columns)
