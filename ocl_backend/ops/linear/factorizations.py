@@ -16,8 +16,8 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.ops.linear.matrix_kernels import (
-    Triangle,
     Swaps,
+    Triangle,
     by_columns,
     check_served,
     factor,
