@@ -16,7 +16,8 @@ REPLAYING = ("reduce-overhead", "max-autotune")
 """The modes in which torch replays graphs."""
 UNTRACED = (
     "oclgen", "tuned_db", "ocl_backend.dispatch", "ocl_backend.dtypes", "ocl_backend.fusion",
-    "ocl_backend.kernels", "ocl_backend.ops", "ocl_backend.runtime.launch",
+    "ocl_backend.kernels", "ocl_backend.ops", "ocl_backend.runtime.handles",
+    "ocl_backend.runtime.launch", "ocl_backend.runtime.pending", "ocl_backend.runtime.tables",
 )  # fmt: skip
 """Packages and modules that no program calls by itself, only the operators that it calls."""
 

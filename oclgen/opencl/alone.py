@@ -21,6 +21,9 @@ _ONE = ("1", "1", "1")
 _GROUP = f"{_NAME}(x,y,z)"
 OPTION = f"-D{_GROUP}={_GROUP},vec_type_hint(float4)"
 _HALF = "vload_half("
+_OWN_BITS = "half *)&"
+"""Reads a private number of another type as half. As a function call it may; as an access the
+compiler takes both for different numbers, since their types differ, and drops what was stored."""
 HALF = (
     f"-D{_HALF}i,p)=({{ushort8/**/half_bits=(ushort8)(as_ushort((p)[i]));"
     "vload_half8(0,(half*)&half_bits).s0;})"
@@ -41,4 +44,5 @@ def options(source: str, is_intel: bool = False) -> tuple[str, ...]:
     groups = _GROUPS.findall(source)
     if set(groups) != {_ONE} or source.count("__kernel") != len(groups):
         return ()
-    return (OPTION, HALF) if is_intel and _HALF in source else (OPTION,)
+    reads_halves = is_intel and _HALF in source and _OWN_BITS not in source
+    return (OPTION, HALF) if reads_halves else (OPTION,)

@@ -62,3 +62,17 @@ void widened(__global const half *x, __global float *out, const int apart)
     kernel(device.queue, (1 << 16,), (1,), device.upload(given), out, np.int32(1))
     found = device.download(out, np.zeros(1 << 16, np.float32))
     np.testing.assert_array_equal(found, given.astype(np.float32))
+
+
+def test_private_bits_of_another_type_are_read_by_a_call() -> None:
+    text = """
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void widened(__global const ushort *x, __global float *out)
+{
+    const ushort bits = x[get_global_id(0)];
+    out[get_global_id(0)] = vload_half(0, (const half *)&bits);
+}
+"""
+    assert alone.options(text, is_intel=True) == (alone.OPTION,)
+    direct = text.replace("(const half *)&bits", "(const __global half *)x")
+    assert alone.options(direct, is_intel=True) == (alone.OPTION, alone.HALF)
