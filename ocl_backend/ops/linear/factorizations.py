@@ -16,7 +16,6 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels.dimensions import broadcast_shapes
 from ocl_backend.ops.linear.matrix_kernels import (
-    Swaps,
     Triangle,
     by_columns,
     check_served,
@@ -105,6 +104,8 @@ def lu_solve(
     check_served(_square(lu), b)
     if b.shape[-2 if left else -1] != lu.shape[-1]:
         raise ValueError(f"systems of {[*lu.shape]} have no right sides {[*b.shape]}")
+    if pivots.shape != lu.shape[:-1] or pivots.dtype is not torch.int32:
+        raise ValueError(f"pivots of {pivots.dtype} {[*pivots.shape]} for {[*lu.shape]}")
     batch = broadcast_shapes(lu.shape[:-2], b.shape[:-2])
     x = by_columns(b, (*batch, *b.shape[-2:]))
     _solve_lu(lu, pivots, x if left else x.mT, adjoint if left else not adjoint)
@@ -112,14 +113,13 @@ def lu_solve(
 
 
 def _solve_lu(lu: Tensor, pivots: Tensor, x: Tensor, adjoint: bool) -> None:
-    """Solve A x = x in place with factors of A, broadcast to x's batch."""
+    """Replace right sides x by what A or its transpose makes them of; factors are broadcast."""
     batch = x.shape[:-2]
     triangle, exchanged = _dense(lu, batch), pivots.expand(*batch, pivots.shape[-1]).contiguous()
     if adjoint:
-        steps, swaps = (TURNED[UPPER], TURNED[UNIT_LOWER]), "after"
+        solve(triangle, x, (TURNED[UPPER], TURNED[UNIT_LOWER]), exchanged, "after")
     else:
-        steps, swaps = (UNIT_LOWER, UPPER), "before"
-    _solve(triangle, x, steps, exchanged, swaps)
+        solve(triangle, x, (UNIT_LOWER, UPPER), exchanged, "before")
 
 
 def _dense(matrices: Tensor, batch: tuple[int, ...]) -> Tensor:
@@ -131,13 +131,6 @@ def _dense(matrices: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 def _is_dense(x: Tensor) -> bool:
     return x.is_contiguous() or x.mT.is_contiguous()
-
-
-def _solve(
-    triangle: Tensor, x: Tensor, steps: tuple[Triangle, ...], pivots: Tensor | None, swaps: str
-) -> None:
-    swapped: Swaps = swaps  # type: ignore[assignment]
-    solve(triangle, x, steps, pivots, swapped)
 
 
 def solve_ex(
@@ -206,7 +199,7 @@ def cholesky_solve(b: Tensor, factors: Tensor, upper: bool) -> Tensor:
     check_served(_square(factors), b)
     x = by_columns(b)
     lower = _dense(factors, b.shape[:-2])
-    _solve(lower.mT if upper else lower, x, (LOWER, TURNED[LOWER]), None, "")
+    solve(lower.mT if upper else lower, x, (LOWER, TURNED[LOWER]))
     return x
 
 
@@ -235,7 +228,7 @@ def solve_triangular(
     x = by_columns(b, (*batch, *b.shape[-2:]))
     triangle = _dense(a, batch)
     step = (upper if left else not upper, unitriangular, False)
-    _solve(triangle if left else triangle.mT, x if left else x.mT, (step,), None, "")
+    solve(triangle if left else triangle.mT, x if left else x.mT, (step,))
     return x
 
 
@@ -283,7 +276,7 @@ def _permutations(pivots: Tensor, like: Tensor, rows: int) -> Tensor:
     whole = torch.cat([pivots, rest], -1).contiguous()
     one = torch.eye(rows, dtype=like.dtype, device=like.device)
     made = by_columns(one, (*batch, rows, rows))
-    _solve(made, made.mT.mT, (), whole, "before")
+    solve(made, made, (), whole, "before")
     return made.mT
 
 

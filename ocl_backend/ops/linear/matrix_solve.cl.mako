@@ -22,7 +22,7 @@ steps    of each triangle: whether it is the upper one, has a diagonal of ones, 
 <%def name="exchange(order)">\
 for (int j = first + lane; j < last; j += ${lanes})
         for (${order}) {
-            const int other = pivots[i] - 1;
+            const int other = clamp(pivots[i] - 1, 0, n - 1);  // they are the caller's
             const ${real} kept = X(i, j);
             X(i, j) = X(other, j);
             X(other, j) = kept;
