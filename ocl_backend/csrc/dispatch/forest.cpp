@@ -1,6 +1,7 @@
 // The trees of the model that ranks variants (oclgen.predictor.forest), walked for a few rows at
 // once: the candidates for one problem are alike, so most of them take the same way through a tree.
-#include <bit>
+#include <c10/util/llvmMathExtras.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace ocl {
 namespace {
 
 constexpr int64_t kLanes = 32;  // rows that are walked at once: bits of a mask
+constexpr uint32_t kHalf = kLanes / 2;
 
 // As numpy writes it (`Forest._packed`). Children are this many nodes behind; a leaf has none.
 struct Node {
@@ -41,12 +43,12 @@ uint32_t half_up_to(const float* numbers, __m128 bound) {
 uint32_t up_to(const float* numbers, float bound, bool is_half) {
   const __m128 bounds = _mm_set1_ps(bound);
   const uint32_t first = half_up_to(numbers, bounds);
-  return is_half ? first : first | half_up_to(numbers + kLanes / 2, bounds) << kLanes / 2;
+  return is_half ? first : first | half_up_to(numbers + kHalf, bounds) << kHalf;
 }
 #else
 uint32_t up_to(const float* numbers, float bound, bool is_half) {
   uint32_t found = 0;
-  for (int64_t row = 0; row < (is_half ? kLanes / 2 : kLanes); ++row) {
+  for (int64_t row = 0; row < (is_half ? kHalf : kLanes); ++row) {
     found |= uint32_t(numbers[row] <= bound) << row;
   }
   return found;
@@ -68,7 +70,7 @@ void walk(const Node* root, uint32_t rows, const float* columns, bool is_half, f
       at = left.rows != 0 ? left : right;
     }
     for (uint32_t left = at.rows; left != 0; left &= left - 1) {
-      out[std::countr_zero(left) * step] = at.node->value;
+      out[int64_t(c10::llvm::countTrailingZeros(left)) * step] = at.node->value;
     }
     if (count == 0) return;
     at = left_behind[--count];
@@ -91,10 +93,9 @@ void ocl_walk_forest(const ocl::Node* nodes, const int32_t* roots, int64_t trees
       turned[size_t(column * ocl::kLanes + row)] = rows[row * columns + column];
     }
   }
-  const uint32_t every = count < ocl::kLanes ? (uint32_t{1} << count) - 1 : UINT32_MAX;
+  const uint32_t every = count < ocl::kLanes ? (uint32_t{1} << uint32_t(count)) - 1 : UINT32_MAX;
   for (int64_t tree = 0; tree < trees; ++tree) {
-    ocl::walk(nodes + roots[tree], every, turned.data(), count <= ocl::kLanes / 2, out + tree,
-              trees);
+    ocl::walk(nodes + roots[tree], every, turned.data(), count <= ocl::kHalf, out + tree, trees);
   }
 }
 }
