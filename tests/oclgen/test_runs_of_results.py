@@ -44,6 +44,13 @@ def test_tiles_of_short_sums_have_long_rows_where_each_lies_on_a_page_of_its_own
         assert any(FLOAT * one.item_n < RUN for one in found)
 
 
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_narrow_vectors_have_guesses_too(width: int) -> None:
+    narrow = replace(AVX2, native_float_width=width)
+    assert FAMILIES["gemm_register"].guesses(GemmProblem(34, 10_380, 6, batch=7), narrow)
+    assert FAMILIES["conv_register"].guesses(LAYER, narrow)
+
+
 def test_rows_in_place_are_asked_for_where_no_cache_holds_them() -> None:
     """Packed rows lie as they are read, and those of a small A are near."""
     gemm_pairs = FAMILIES["gemm_pairs"]

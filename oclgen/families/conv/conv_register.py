@@ -152,7 +152,8 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     line = LINE // DTYPES[problem.dtype]
     is_written = problem.layout == "nhwc" and part.reduction <= FEW_PRODUCTS
     if is_written and part.channels % line == 0:
-        shapes = [one for one in shapes if one[3] * one[4] >= line]
+        whole = [one for one in shapes if one[3] * one[4] >= line]
+        shapes = whole or shapes  # narrow vectors fill none
     return [
         Config(n, x, vec, vecs, 1, taps_outer, channels_fastest)
         for _, n, x, vec, vecs in sorted(shapes)[: MOST_GUESSES // 2]

@@ -8,7 +8,6 @@ the loads of A.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from typing import Annotated, Any, Self, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
@@ -16,7 +15,6 @@ from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.families.gemm.gemm_pairs import INSTRUCTION
 from oclgen.families.gemm.gemm_register_text import SharedText, Text
 from oclgen.families.gemm.gemm_register_tiles import (
-    TILES,
     Preparation,
     Tile,
     blocks_of_item,
@@ -266,7 +264,8 @@ def _guesses_on_cpu(problem: GemmProblem, limits: Limits) -> list[Config]:
     found = tuple(preparations(problem, limits, width, widens))
     shapes = [guessed(problem, limits, width, one) for one in found]
     # of few that are looked at, some have each packing and some each shape
-    turns = sorted(product(range(len(found)), range(TILES)), key=sum)
+    turns = [(at, shape) for at, some in enumerate(shapes) for shape in range(len(some))]
+    turns.sort(key=sum)
     costs = {(at, shape): cost(problem, shapes[at][shape], width, found[at]) for at, shape in turns}
     dearest = COSTLY * min(costs.values())
     return [

@@ -148,7 +148,8 @@ def guessed(
     results = size * problem.m * problem.n * problem.batch
     is_short = size == DTYPES["fp32"] and problem.k <= SHORT
     if is_short and size * problem.n > PAGE and results > NEAR_RESULTS:
-        found = tuple(tile for tile in found if size * width * tile.vectors >= RUN)
+        long = tuple(tile for tile in found if size * width * tile.vectors >= RUN)
+        found = long or found  # narrow vectors have no tile so wide
     return found[:TILES]
 
 
