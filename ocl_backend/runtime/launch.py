@@ -291,14 +291,14 @@ def _made(
     """Return a new launch; without a program, which has this number, it waits for it."""
     device, source, kernel, *_ = form
     count, changing, fixed = _places(arguments)
-    handle = handles.new_launch(
-        device, None if number else kernel_of(program, kernel, count).handle, number, kernel,
-        global_size, local_size, *_told(changing, source, kernel), fixed,
-    )  # fmt: skip
+    built = None if number else kernel_of(program, kernel, count)  # lives until the launch has it
+    known = built.handle if built else None, number, kernel
+    told = _told(changing, source, kernel)
+    handle = handles.new_launch(device, *known, global_size, local_size, *told, fixed)
     launch = KernelLaunch(handle, "".join(_word(each) for _, each in changing), number)
     if number:
-        wait = partial(_complete, launch, devices()[device], program, kernel, count)
-        pending.when_needed(number, wait)
+        ready = partial(_complete, launch, devices()[device], program, kernel, count)
+        pending.when_needed(number, ready)
     return launch
 
 
