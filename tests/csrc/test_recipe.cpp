@@ -277,6 +277,34 @@ TEST_CASE("where all memories keep too much, what was not used for longest goes"
   CHECK(knows(memory, 1));
 }
 
+TEST_CASE("of keys that were all used last, a quarter goes, too") {
+  constexpr size_t kLength = size_t(1) << 12;  // 2048 such keys are 64 MiB
+  constexpr int64_t kKeys = 1900;
+  const ocl::Recipe recipe;
+  const auto fill = [&](ocl::Memory& memory) {
+    for (int64_t number = 0; number < kKeys; ++number) {
+      const auto key = numbered(number, kLength);
+      for (int i = 0; i < 2; ++i) memory.learn(key, &recipe, memory.look_up(key).asked);
+    }
+  };
+  const auto count = [&](const ocl::Memory& memory) {  // each lookup makes its key a youngest one
+    int64_t known = 0;
+    for (int64_t number = 0; number < kKeys; ++number)
+      known += memory.look_up(numbered(number, kLength)).recipe != nullptr;
+    return known;
+  };
+  ocl::Memory memory;
+  {
+    ocl::Memory gone;
+    fill(gone);
+  }
+  fill(memory);
+  CHECK(count(memory) == kKeys);  // a memory that is gone keeps nothing
+  const auto large = numbered(kKeys, kLength * kLength / 16);  // 8 MiB
+  memory.learn(large, &recipe, memory.look_up(large).asked);
+  CHECK(count(memory) == kKeys - (kKeys + 1) / 4);
+}
+
 TEST_CASE("one call is enough where sixteen keys before did the same twice") {
   ocl::Memory memory;
   ocl::Recipe recipe, another, leaving;

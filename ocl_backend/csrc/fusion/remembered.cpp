@@ -46,6 +46,7 @@ Memory::~Memory() {
   const std::unique_lock<std::shared_mutex> lock(memories_mutex);
   auto& all = all_memories();
   all.erase(std::remove(all.begin(), all.end(), this), all.end());
+  for (auto& [hash, known] : known_) set_bytes(known, 0);
 }
 
 // A forked child takes no lock, since a thread of the parent may have held it at the fork. Its
@@ -107,18 +108,22 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   if (kept_bytes > kMostBytes) drop_unused(gone);
 }
 
-// Drops the quarter of all keys that was not used for longest.
+// Drops the quarter of all keys that was not used for longest. Keys may share one age, even all of
+// them: `used` counts keys learnt, and lookups alone learn none.
 void Memory::drop_unused(Gone& gone) {
   std::vector<uint64_t> used;
   for (const Memory* memory : all_memories())
     for (const auto& [hash, known] : memory->known_) used.push_back(known.used);
   const auto quarter = used.begin() + std::ptrdiff_t(used.size() / 4);
   std::nth_element(used.begin(), quarter, used.end());
-  const uint64_t oldest = *quarter;
+  const uint64_t bound = *quarter;
+  auto ties = std::count(used.begin(), quarter, bound);  // keys of this age that go
   for (Memory* memory : all_memories()) {
     for (auto at = memory->known_.begin(); at != memory->known_.end();) {
       const auto here = at++;
-      if (here->second.used >= oldest) continue;
+      const uint64_t age = here->second.used;
+      if (age > bound || (age == bound && ties == 0)) continue;
+      if (age == bound) --ties;
       memory->set_bytes(here->second, 0);
       gone.push_back(memory->known_.extract(here));
     }

@@ -59,13 +59,9 @@ def _square(a: Tensor) -> Tensor:
     return a
 
 
-def _lies_in_rows(a: Tensor) -> bool:
-    return a.is_contiguous()
-
-
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the factors of A, or of its transpose if A lies in rows."""
-    return lu_factor_ex(_square(a).mT if _lies_in_rows(a) else _square(a))
+    return lu_factor_ex(_square(a).mT if a.is_contiguous() else _square(a))
 
 
 def _sign(pivots: Tensor, like: Tensor) -> Tensor:
@@ -147,7 +143,7 @@ def solve_ex(
     is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1])
     if is_vector and not left:
         raise ValueError("vectors are solved with A on the left")
-    turned = _lies_in_rows(a) and _solving_turns()
+    turned = a.is_contiguous() and _solving_turns()
     lu, pivots, info = lu_factor_ex(_square(a).mT if turned else _square(a))
     _checked(info, "torch.linalg.solve_ex", a, check_errors)
     sides = b.unsqueeze(-1) if is_vector else b
