@@ -7,7 +7,7 @@ torch's own words. Which dtypes are refused is `accepted`'s.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,17 +30,26 @@ NO_KERNEL = "not implemented for"
 ASKED = {"aten::convolution_overrideable": torch.ops.aten.convolution.default}
 """The CPU's operator of the same arguments, where torch has one for devices of others alone."""
 
-UNASKED = {
-    f"aten::{name}"
-    for name in (
-        "_convert_weight_to_int4pack",
-        "_int_mm",
-        "_weight_int4pack_mm",
-        "_weight_int8pack_mm",
-    )
+
+def _always(given: dict[str, Any]) -> bool:
+    return True
+
+
+def _has_no_bag(given: dict[str, Any]) -> bool:
+    return bool(given["offsets"].numel() <= given.get("include_last_offset", False))
+
+
+UNASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "aten::_convert_weight_to_int4pack": _always,
+    "aten::_embedding_bag": _has_no_bag,
+    "aten::_embedding_bag_forward_only": _has_no_bag,
+    "aten::_int_mm": _always,
+    "aten::_weight_int4pack_mm": _always,
+    "aten::_weight_int8pack_mm": _always,
 }
-"""Operators that check their operands themselves. The CPU's kernels of packed weights read whole
-vectors: a row of 50 items ends the process there (torch 2.11 with AVX-512)."""
+"""Calls, by an operator's name and the arguments, that end the process on the CPU: its kernels of
+packed weights read whole vectors (torch 2.11 with AVX-512), and that of bags' maxima writes an
+index's bag where there is none. These operators check their operands themselves."""
 
 INDEXING = ("aten::index", "aten::_index_put_impl_")
 """Operators whose positions may lie on the CPU beside a tensor of the device, not the reverse."""
@@ -100,7 +109,7 @@ def raised(
 ) -> Exception | None:
     """Return what a call raises, without a trace of it in warnings or random numbers.
 
-    Of `UNASKED` operators nothing is known.
+    Of `UNASKED` calls nothing is known.
 
     Args:
         overload: the operator.
@@ -109,13 +118,14 @@ def raised(
         most: calls of more items are made on torch's meta device, others on the CPU.
         as_given: with these tensors, which lie on the CPU, and not with stand-ins.
     """
-    if overload._schema.name in UNASKED:
+    arguments = overload._schema.arguments
+    unasked = UNASKED.get(overload._schema.name)
+    names = (argument.name for argument in arguments)
+    if unasked is not None and unasked(dict(zip(names, args, strict=False)) | kwargs):
         return None
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     place = "cpu" if sum(map(Tensor.numel, tensors)) <= most else "meta"
-    args = [
-        as_declared(*pair, tensors) for pair in zip(overload._schema.arguments, args, strict=False)
-    ]
+    args = [as_declared(*pair, tensors) for pair in zip(arguments, args, strict=False)]
     if not as_given:
         args, kwargs = tree_map(lambda leaf: _twin(leaf, place), (args, kwargs))
     with _hushed(), torch.random.fork_rng([]):

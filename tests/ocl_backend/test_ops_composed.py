@@ -70,6 +70,18 @@ def test_with_gradients(device: Any, name: str) -> None:
     check(device, function, *tensors, tolerance=2e-5)
 
 
+def test_the_largest_of_a_bag_with_a_nan_is_no_zero(device: Any) -> None:
+    table = torch.tensor([[torch.nan, 3], [1, torch.nan], [2, 0]])
+    words, bags = torch.tensor([0, 2, 2, 1, 1]), torch.tensor([0, 3, 4])
+
+    def maxima(t: Any, i: Any, o: Any, padding: int | None) -> Any:
+        bags = functional.embedding_bag(i, t.requires_grad_(), o, mode="max", padding_idx=padding)
+        return bags, *torch.autograd.grad(bags.sum(), t)
+
+    for padding in (None, 0):
+        agree(device, lambda t, i, o, p=padding: maxima(t, i, o, p), table, words, bags)
+
+
 def test_bags_of_int32_are_scaled_by_frequency_as_those_of_int64(device: Any) -> None:
     def gradient(dtype: Any) -> Any:
         table = torch.ones(4, 3, device=place(device), requires_grad=True)

@@ -110,14 +110,17 @@ def _bags(
 def _maxima(
     rows: Tensor, indices: Tensor, bag: Tensor, counted: Tensor, bags: int
 ) -> tuple[Tensor, Tensor]:
-    """Return each bag's maxima (0 if it is empty), and the index of the row that has them first."""
+    """Return each bag's maxima (0 if it is empty), and the index of the row that has them first.
+
+    A NaN is the largest, as of `amax`: the CPU passes over one that is not the first of its bag.
+    """
     shape = (bags, rows.shape[1])
     rows = rows.masked_fill(~counted.unsqueeze(1), -torch.inf)
     bags_of = bag.unsqueeze(1).expand(rows.shape)
     out = rows.new_full(shape, -torch.inf).scatter_reduce_(0, bags_of, rows, "amax")
     count = len(indices)
     places = torch.arange(count, device=rows.device).unsqueeze(1)
-    hits = counted.unsqueeze(1) & (rows == out.index_select(0, bag))
+    hits = counted.unsqueeze(1) & ((rows == out.index_select(0, bag)) | rows.isnan())
     first = torch.full(shape, count, device=rows.device)
     first.scatter_reduce_(0, bags_of, torch.where(hits, places, count), "amin")
     empty = first == count
@@ -197,6 +200,8 @@ def per_sample_weights_backward(
 ) -> Tensor:
     """Return the gradient of the samples' weights, [samples]."""
     del offsets, mode  # torch allows weights for sums only
+    if not len(grad):
+        return grad.new_zeros(len(indices))
     products = grad.index_select(0, bag) * weight.index_select(0, indices)
     return products.sum(1).masked_fill_(indices == padding_idx, 0)
 
