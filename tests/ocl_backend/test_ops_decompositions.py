@@ -115,6 +115,20 @@ def test_counting_and_searching(device: Any) -> None:
     agree(device, lambda x: x[0, 0].trace(), X)
 
 
+@pytest.mark.parametrize("p", [0, 1, 2, torch.inf])
+def test_rows_without_items_are_not_apart(device: Any, p: float) -> None:
+    agree(device, lambda a: torch.cdist(a, a[:2], p), torch.zeros(3, 0))
+    agree(device, lambda a: torch.pdist(a, p), torch.zeros(3, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_repeated_positions_have_the_counts_dtype(device: Any, dtype: Any) -> None:
+    for counts in ([1, 0, 2], []):
+        agree(device, torch.repeat_interleave, torch.tensor(counts, dtype=dtype))
+    counts = torch.tensor([1, 0, 2], dtype=dtype)
+    agree(device, lambda x, n: x.repeat_interleave(n, dim=0), torch.eye(3), counts)
+
+
 @pytest.mark.parametrize(
     ("module", "shape"),
     [

@@ -18,7 +18,7 @@ from ocl_backend.ops.reduce.reductions import vector_norm
 def cdist(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
     """Return p-norm distances of the rows of a [.., m, k] and b [.., n, k]: [.., m, n]."""
     del mode  # torch asks for a product by another operator
-    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    return _norms(a.unsqueeze(-2) - b.unsqueeze(-3), p)
 
 
 def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distance: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distance: Tenso
 def pdist(x: Tensor, p: float = 2) -> Tensor:
     """Return p-norm distances of every pair of rows of x [n, k]: [n · (n - 1) / 2]."""
     first, second = _pairs(x)
-    return vector_norm(x[first] - x[second], p, -1)
+    return _norms(x[first] - x[second], p)
 
 
 def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Tensor:
@@ -38,6 +38,13 @@ def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Tenso
     first, second = _pairs(x)
     parts = _spread(x[first] - x[second], grad.unsqueeze(-1), distance.unsqueeze(-1), p)
     return torch.zeros_like(x).index_add_(0, first, parts).index_add_(0, second, -parts)
+
+
+def _norms(differences: Tensor, p: float) -> Tensor:
+    """Return the norms of rows; those of rows without items are 0, of which no maximum exists."""
+    if not differences.shape[-1]:
+        return differences.new_zeros(differences.shape[:-1])
+    return vector_norm(differences, p, -1)
 
 
 def _pairs(x: Tensor) -> tuple[Tensor, Tensor]:

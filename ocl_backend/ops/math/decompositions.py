@@ -30,7 +30,9 @@ def equal(a: Tensor, b: Tensor) -> bool:
 
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Return position i repeated `repeats[i]` times, as int64; without a size waits for the counts.
+    """Return position i repeated `repeats[i]` times, in the counts' dtype.
+
+    Without a size waits for the counts.
 
     Raises:
         RuntimeError: the counts are no row of integers, or one is negative that was waited for.
@@ -43,7 +45,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
         if least < 0:
             raise RuntimeError("repeats can not be negative")
     positions = torch.arange(total, device=repeats.device)
-    return torch.searchsorted(ends, positions, right=True)
+    return torch.searchsorted(ends, positions, right=True, out_int32=repeats.dtype is torch.int32)
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
