@@ -106,3 +106,16 @@ def test_nothing_to_factor_gives_what_the_cpu_gives(device: Any) -> None:
         a = torch.zeros(shape)
         assert torch.equal(torch.linalg.det(a.to(place(device))).cpu(), torch.linalg.det(a))
         assert torch.linalg.inv(a.to(place(device))).shape == a.shape
+
+
+@pytest.mark.parametrize("batch", [(5, 1), (1, 5, 1), (1, 1)])
+def test_a_batch_of_one_has_any_stride(device: Any, batch: tuple[int, ...]) -> None:
+    """A dimension of one item is dense whatever its stride is, which leads to no next matrix."""
+    a = torch.randn(5, 3, 3, dtype=torch.float64)[: max(batch)] + 4 * torch.eye(3)
+    strides = (*(9 if size > 1 else 9999 for size in batch), 3, 1)
+    a, side = a.as_strided((*batch, 3, 3), strides), torch.randn(*batch, 3, 2, dtype=torch.float64)
+    there = a.to(place(device)).as_strided(a.shape, strides)
+    ours = torch.linalg.solve_triangular(there, side.to(place(device)), upper=True)
+    torch.testing.assert_close(ours.cpu(), torch.linalg.solve_triangular(a, side, upper=True))
+    ours = torch.cholesky_solve(side.to(place(device)), there)
+    torch.testing.assert_close(ours.cpu(), torch.cholesky_solve(side, a))

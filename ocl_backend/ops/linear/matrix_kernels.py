@@ -128,8 +128,12 @@ def solve(
 
 
 def _batch_stride(x: Tensor) -> int:
-    """Return by how many items matrices of one batch lie apart: its last dimension's."""
-    return x.stride(-3) if x.dim() > 2 else 0
+    """Return by how many items matrices of one batch lie apart; that of a single matrix is any.
+
+    It is the last dimension's of several items: where a size is 1, a dense tensor has any stride.
+    """
+    batch = zip(x.shape[:-2], x.stride()[:-2], strict=True)
+    return next((step for size, step in reversed([*batch]) if size > 1), 0)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
