@@ -309,7 +309,9 @@ def vector_norm(
 
 def _norm_of(order: Number) -> Reduction:
     """Return the norm of an order; powers are added in float, where those of a half are inf."""
-    power, root = (f"pow({{}}, (T)({float(value)!r}))" for value in (order, 1 / order))
+    named = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
+    texts = (repr(float(value)) for value in (order, 1 / order))
+    power, root = (f"pow({{}}, (T)({named.get(text, text)}))" for text in texts)
     return Reduction("norm_p", "a + b", "0", power.format("fabs(x)"), root.format("acc"))
 
 
