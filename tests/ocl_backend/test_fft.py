@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests.ocl_backend.cpu_twin import place
 
 LENGTHS = [1, 30, 64, 127, 200, 1018, 1220, 3072]
 """One; products; a prime that still is; split; and with a prime that goes through a convolution.
@@ -70,3 +71,11 @@ def test_double_precision_and_lazy_conjugates(device: Any) -> None:
     x = torch.randn(9, 60, dtype=torch.complex128)
     ours = torch.fft.ifft(x.to(place).conj(), dim=0)
     torch.testing.assert_close(ours.cpu(), torch.fft.ifft(x.conj(), dim=0), rtol=0, atol=1e-14)
+
+
+def test_what_is_transformed_along_no_dimension_is_a_copy(device: Any) -> None:
+    x = torch.ones(2, 3, dtype=torch.complex64, device=place(device))
+    for transformed in (torch.fft.fftn(x, dim=()), torch.fft.ifftn(x.conj(), dim=())):
+        transformed.mul_(2)
+        assert transformed.tolist() == [[2] * 3] * 2
+    assert x.tolist() == [[1] * 3] * 2

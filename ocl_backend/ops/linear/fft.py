@@ -34,7 +34,12 @@ WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
 
 def c2c(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
-    """Return the transform of complex x along `dims`; backward is by the conjugate roots."""
+    """Return the transform of complex x along `dims`, a copy along none."""
+    return _along(x, dims, normalization, forward) if dims else x.resolve_conj().clone()
+
+
+def _along(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
+    """Return as `c2c`, along no dimension x itself; backward is by the conjugate roots."""
     sign, scale = -1 if forward else 1, _factor([x.shape[dim] for dim in dims], normalization)
     for place, dim in enumerate(dims):
         if fft_rows.serves(x, x.shape[dim]):
@@ -55,18 +60,18 @@ def r2c(x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> T
     scale = _factor([x.shape[dim] for dim in dims], normalization)
     if fft_rows.serves(x, size):
         out = _short(x, last, ("real", "complex"), -1, kept=kept, scale=scale)
-        return c2c(out, others, 0, True)
+        return _along(out, others, 0, True)
     if _is_product(size):
         out = _product(line, _matrix(size, -1, x.dtype, x.device)[::2, : 2 * kept])
     else:
         out = transform(line, -1, ("real", "complex"))[..., :kept]
-    return _scaled(c2c(out.transpose(last, -1), others, 0, True), scale)
+    return _scaled(_along(out.transpose(last, -1), others, 0, True), scale)
 
 
 def c2r(x: Tensor, dims: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
     """Return the real backward transform along `dims` of x, half of a Hermitian spectrum."""
     *others, last = dims
-    line = c2c(x, others, 0, False)
+    line = _along(x, others, 0, False)
     scale = _factor([*(x.shape[dim] for dim in others), last_dim_size], normalization)
     if fft_rows.serves(x, last_dim_size):
         return _short(line, last, ("half", "real"), 1, kept=last_dim_size, scale=scale)
