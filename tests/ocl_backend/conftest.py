@@ -34,11 +34,12 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture
 def late(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
-    """A device whose programs are built when they are waited for."""
+    """A device whose programs are built when they are waited for, also those of launches before."""
     from ocl_backend.dispatch import tuned
-    from ocl_backend.runtime import streams
+    from ocl_backend.runtime import launch, streams
 
     made = Late(device.ahead)
+    launch._pattern.cache_clear()  # other sizes of a launch are copied, and find no program
     monkeypatch.setattr(device.ahead, "find", made.find)
     monkeypatch.setattr(device.ahead, "wait", made.wait)
     tuned.reload_tuned()
