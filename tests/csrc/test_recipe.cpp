@@ -299,7 +299,7 @@ TEST_CASE("of keys that were all used last, a quarter goes, too") {
     fill(gone);
   }
   fill(memory);
-  CHECK(count(memory) == kKeys);  // a memory that is gone keeps nothing
+  CHECK(count(memory) == kKeys);  // a memory that is gone takes no room
   const auto large = numbered(kKeys, kLength * kLength / 16);  // 8 MiB
   memory.learn(large, &recipe, memory.look_up(large).asked);
   CHECK(count(memory) == kKeys - (kKeys + 1) / 4);
