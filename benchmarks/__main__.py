@@ -299,6 +299,43 @@ def sweep(**asked: Any) -> None:
 
 
 @main.command()
+@click.option("--device", default="0", help="Index or part of the name.")
+@click.option("--seed", type=int, help="Draws them; the date, if it is not given.")
+@click.option("--networks", default=8, show_default=True, help="Types that torch can run.")
+@click.option("--only", type=Names(), default=(), help="These types of the draw.")
+@click.option("--dtype", type=Names(("fp32", "bf16")), default="fp32,bf16", show_default=True)
+@click.option("--size", type=click.Choice(("gpu", "cpu", "small")), default=None,
+              help="Of what is drawn; the device's, if it is not given.")  # fmt: skip
+@click.option("--case-seconds", default=60.0, show_default=True, metavar="S",
+              help="An answer that takes longer ends the case, with a reason.")  # fmt: skip
+@click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
+@click.option("--builders", default=0, help="Processes that make every step once before.")
+@click.option("--peer", type=click.Choice(("auto", "cpu", "cuda")), default="auto")
+@click.option("--json", type=PATH, help="Keep the rows here.")
+@click.option("--note", default="", help="Said in the report: what else ran, for instance.")
+def architectures(**asked: Any) -> None:
+    """Measure model types of transformers, drawn with their sizes, and print the slowest.
+
+    Each is evaluated and trained; causal language models generate tokens, too. Both sides' results
+    are compared before they are timed. A type that torch itself cannot run at the drawn sizes is
+    skipped, and the next one is drawn; what fails or falls back on our side is a row that says so.
+    """
+    from benchmarks.comparison.architectures import Options
+    from benchmarks.comparison.architectures import main as run
+    from benchmarks.comparison.run import seed_of_today
+    from benchmarks.comparison.sides import SideError
+    from benchmarks.report.rows import ResultError
+
+    if asked["seed"] is None:
+        asked["seed"] = seed_of_today()
+    asked["size"] = asked["size"] or ""
+    try:
+        run(Options(**asked))
+    except (SideError, ResultError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @click.option("--family", multiple=True, help="Only this one; repeatable.")
 @click.option("--seed", default=1, show_default=True, help="Draws the samples.")

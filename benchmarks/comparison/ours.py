@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.comparison.variants import PreparedVariant, known, ready, searched
 from benchmarks.peers.clblast import Clblast
-from benchmarks.tasks import attention, images, language, networks, pointwise
+from benchmarks.tasks import architectures, attention, images, language, networks, pointwise
 from benchmarks.tasks.sweep_calls import Case, call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen import GENERATOR_VERSION
@@ -90,6 +90,8 @@ class Ours:
                 return self._modelled(language, **what)
             case "images":
                 return self._modelled(images, **what)
+            case architectures.KIND:
+                return self._modelled(architectures, **what)
             case "sweep":
                 return self._swept(**what)
         return self._problem(parse_key(what["problem"]))

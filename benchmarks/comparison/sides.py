@@ -17,6 +17,8 @@ from benchmarks.timing import Prepare, Prepared
 
 START_S = 300.0
 """Seconds a side may take to start: the first import of the torch device compiles its shim."""
+LOST = "CUDA error"
+"""In an answer: a kernel failed, and with it whatever the process would ask of its context."""
 LONGEST = 400
 """Characters kept of an error."""
 
@@ -83,6 +85,8 @@ class Side:
             code = self._end_code()
             raise SideError(f"{self.name}: its process ended with code {code}") from error
         if not well:
+            if LOST in answer:
+                self.close()
             raise SideError(f"{self.name}: {answer}")
         return answer
 

@@ -50,18 +50,24 @@ class Clock:
         return time.monotonic() >= self._end
 
     @property
+    def left(self) -> float:
+        """Seconds until it is over; infinite without a budget."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    @property
     def seconds(self) -> float:
         """How long an answer may take that is asked for now."""
-        return min(LONGEST_S, self.longest, max(self._end - time.monotonic(), 0.0) + GRACE_S)
+        return min(LONGEST_S, self.longest, self.left + GRACE_S)
 
 
 @dataclass
 class Suite:
-    """Both sides, and the time there is."""
+    """Both sides, and the time there is; `alone`: ours is measured where the peer fails, too."""
 
     ours: Side
     theirs: Side
     clock: Clock
+    alone: bool = True
 
     def run(self, tasks: Sequence[Task], result: Result, path: Path | None) -> Result:
         """Measure tasks in their order; each row is printed and saved before the next.
@@ -82,21 +88,23 @@ class Suite:
         return result
 
     def measured(self, task: Task) -> Row:
-        """Return the row of a task; what fails is its reason."""
-        row = _row(task)
+        """Return the row of a task; what fails is its reason, the peer's before ours."""
+        row, peer = _row(task), None
+        try:
+            peer = self.theirs.prepare(task.kind, task.what, self.clock.seconds)
+        except SideError as error:
+            row = replace(row, reason=str(error))
+            if not self.alone:
+                return row
         try:
             notes = self.ours.prepare(task.kind, task.what, self.clock.seconds)
         except SideError as error:
-            return replace(row, reason=str(error))
+            return replace(row, reason=row.reason or str(error))
         contestants: list[tuple[Side, str]] = [(self.ours, n) for n in notes.pop("contestants")]
         outcome = notes.pop("outcome", None)
-        row = replace(row, **notes)
-        try:
-            peer = self.theirs.prepare(task.kind, task.what, self.clock.seconds)
+        row = replace(row, **{**notes, "reason": row.reason or notes.get("reason", "")})
+        if peer is not None:
             contestants.append((self.theirs, "torch"))
-        except SideError as error:
-            row = replace(row, reason=str(error))
-        else:
             row = compared(row, outcome, peer.get("outcome"))
         return row if row.is_wrong else self._timed(row, contestants)
 

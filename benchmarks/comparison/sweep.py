@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
-from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.comparison import ours
+from benchmarks.comparison.builders import build
 from benchmarks.comparison.run import peer_device
 from benchmarks.comparison.sides import Side
 from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
@@ -86,7 +84,7 @@ def run(options: Options) -> Result:
         tasks = operators if options.operators else layers
         made = list(tasks(options.seed, options.cases, limits, options.most_mib * 2.0**20))
         if options.builders:
-            build([task.what["case"] for task in made], options.device, options.builders)
+            build(once, [task.what["case"] for task in made], options.device, options.builders)
         peer = peer_device(options.peer, limits)
         with closing(Side("torch", torch_peer.start, peer)) as their_side:
             peers = {"torch": their_side.prepare("hello", {}, LONGEST_S)["name"]}
@@ -116,33 +114,6 @@ def _served(row: Row) -> str:
     return f"{served} {row.reason}".strip()
 
 
-def build(cases: Sequence[Case], device: str, processes: int) -> None:
-    """Make every call once, in processes that leave what they build in the driver's cache.
-
-    A call that fails here fails in the measured run, which reports it.
-
-    Args:
-        cases: whose calls are made.
-        device: index or part of the name.
-        processes: each makes an equal share of the calls.
-    """
-    context = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        parts = [(cases[first::processes], device) for first in range(processes)]
-        list(pool.map(_build, parts))
-
-
-def _build(part: tuple[Sequence[Case], str]) -> None:
-    cases, device = part
-    import torch
-
-    import ocl_backend  # noqa: F401  (registers the device)
-    from oclgen.opencl.device import select
-
-    where = f"ocl:{select(device).index}"
-    for case in cases:
-        try:
-            call(case, where)()
-            torch.get_device_module("ocl").synchronize()
-        except (RuntimeError, ValueError, LookupError):
-            continue
+def once(case: Case, device: str) -> None:
+    """Make a case's call."""
+    call(case, device)()

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.tasks import attention, images, language, networks, pointwise
+from benchmarks.tasks import architectures, attention, images, language, networks, pointwise
 from benchmarks.tasks.sweep_calls import call
 from benchmarks.timing import Call, Clock, Prepare, Prepared, bursts, calls, steps, wall_ms
 from oclgen.keys import parse_key
@@ -22,7 +22,7 @@ DTYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-MODELLED = {"language": language, "images": images}
+MODELLED = {"language": language, "images": images, architectures.KIND: architectures}
 SAMPLE_S = {"cuda": 0.05, "cpu": 0.15}
 """Seconds of a turn."""
 
@@ -37,7 +37,8 @@ def prepare(kind: str, what: dict[str, Any], device: str) -> Prepared:
     """Make a task ready and warm.
 
     Args:
-        kind: of `benchmarks.comparison.run.KINDS`, or "sweep"; "hello" asks for torch's name alone.
+        kind: of `benchmarks.comparison.run.KINDS`, "sweep" or "architectures"; "hello" asks for
+            torch's name alone.
         what: the task.
         device: torch's name of it, "cuda" or "cpu".
     """

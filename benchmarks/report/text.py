@@ -16,6 +16,7 @@ TITLES = {
     "networks": "Networks, whole steps",
     "language": "Language models: layers x width, heads, inner width, vocabulary; texts x tokens",
     "images": "Networks that make images or look at them",
+    "architectures": "Drawn model types: layers x width, heads, inner, vocabulary; texts x tokens",
     "pointwise": "Operators that memory limits",
     "sweep": "Drawn operators of every class",
 }

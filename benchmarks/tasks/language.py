@@ -174,7 +174,7 @@ def step(case: Case, device: str) -> Step:
         return steps.training(network, device)
     if case.mode == "prefill":
         return steps.evaluation(network, device)
-    return _generation(network.on(device), case, device)
+    return _generation(network, case, device)
 
 
 def costs(case: Case) -> dict[str, float]:
@@ -249,50 +249,14 @@ def _loss(model: Any, ids: Tensor) -> Tensor:
     return loss
 
 
-class Forced:
-    """Lets `generate` take given tokens, so that sides whose scores differ by rounding stay equal.
-
-    It is a processor of scores, which `generate` calls with all ids so far.
-    """
-
-    def __init__(self, vocabulary: int, prompt: int) -> None:
-        self.vocabulary, self.prompt = vocabulary, prompt
-
-    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        """Return scores that are lowest except for one token's."""
-        token = (7919 * (ids.shape[1] - self.prompt + 1)) % self.vocabulary
-        forced = scores.new_full(scores.shape, -1e4)
-        forced[:, token] = 0.0
-        return forced
-
-
 def _generation(network: Network, case: Case, device: str) -> Step:
-    """Return the step that generates; what is compared are the scores of forced tokens."""
-    import torch
-
     from benchmarks.tasks import steps
 
-    model: Any = network.module.eval()
     replays = case.mode == "replayed" and device.startswith("ocl")
     if replays:
         from ocl_backend.libraries import transformers
 
-        transformers.replay(model)
-    given: dict[str, Any] = {"do_sample": False, "disable_compile": not replays}
-    given |= {"max_new_tokens": case.made, "min_new_tokens": case.made}
-    given["cache_implementation"] = "dynamic" if case.mode == "dynamic" else "static"
-
-    @torch.no_grad()
-    def run() -> object:
-        return model.generate(network.given["ids"].to(device), **given).cpu()
-
-    @torch.no_grad()
-    def outcome() -> list[Tensor]:
-        made = model.generate(
-            network.given["ids"].to(device), **given, output_logits=True,
-            return_dict_in_generate=True,
-            logits_processor=[Forced(case.decoder.vocabulary, case.tokens)],
-        )  # fmt: skip
-        return [torch.stack(made.logits).cpu()]
-
-    return steps.Step(run, outcome)
+        transformers.replay(network.on(device).module.eval())
+    cache = "dynamic" if case.mode == "dynamic" else "static"
+    also: dict[str, Any] = {"disable_compile": not replays, "cache_implementation": cache}
+    return steps.generation(network, device, case.made, **also)

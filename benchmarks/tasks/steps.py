@@ -173,6 +173,52 @@ def training(network: Network, device: str) -> Step:
     return Step(run, outcome)
 
 
+class Forced:
+    """Lets `generate` take given tokens, so that sides whose scores differ by rounding stay equal.
+
+    It is a processor of scores, which `generate` calls with all ids so far.
+    """
+
+    def __init__(self, prompt: int) -> None:
+        self.prompt = prompt
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Return scores that are lowest except for one token's."""
+        token = (7919 * (ids.shape[1] - self.prompt + 1)) % scores.shape[-1]
+        forced = scores.new_full(scores.shape, -1e4)
+        forced[:, token] = 0.0
+        return forced
+
+
+def generation(network: Network, device: str, made: int, **also: Any) -> Step:
+    """Return the step that generates greedy tokens; what is compared are scores of forced ones.
+
+    Args:
+        network: whose module has `generate`; its only input is a prompt of ids.
+        device: torch's name of it.
+        made: tokens.
+        also: further arguments of `generate`, such as the kind of cache.
+    """
+    model: Any = network.on(device).module.eval()
+    (ids,) = network.given.values()
+    lengths = {"max_new_tokens": made, "min_new_tokens": made}
+    given: dict[str, Any] = {"do_sample": False, **lengths, **also}
+
+    @torch.no_grad()
+    def run() -> object:
+        return model.generate(ids.to(device), **given).cpu()
+
+    @torch.no_grad()
+    def outcome() -> list[Tensor]:
+        scores = model.generate(
+            ids.to(device), **given, output_logits=True, return_dict_in_generate=True,
+            logits_processor=[Forced(ids.shape[1])],
+        ).logits  # fmt: skip
+        return [torch.stack(scores).cpu()]
+
+    return Step(run, outcome)
+
+
 def _sampled(gradient: Tensor) -> Tensor:
     numbers = gradient.flatten()
     return numbers[:: max(1, numbers.numel() // SAMPLED)].float().cpu()

@@ -16,6 +16,8 @@ def fake(name: str, ms: float) -> Prepare:
         match what.get(name):
             case "raises":
                 raise ValueError("it does not fit")
+            case "loses its context":
+                raise RuntimeError("CUDA error: device-side assert triggered")
             case "dies":
                 os._exit(3)
             case "hangs":
@@ -31,3 +33,13 @@ def fake(name: str, ms: float) -> Prepare:
 def refuse() -> Any:
     """Fail, at the start of a side or in one of its turns."""
     raise OSError("no driver")
+
+
+def leave(case: Any, device: str) -> None:
+    """Leave a file, and fail or die after that if the case says so."""
+    path, outcome = case
+    path.write_text(device)
+    if outcome == "fails":
+        raise KeyError(device)
+    if outcome == "dies":
+        os._exit(3)

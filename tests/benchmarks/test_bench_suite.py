@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,15 @@ def test_a_budget_leaves_out_what_matters_least_and_says_so(
 def test_a_side_that_cannot_start_says_why() -> None:
     with pytest.raises(SideError, match="torch: OSError: no driver"):
         Side("torch", refuse).prepare("hello", {}, 5.0)
+
+
+def test_a_side_that_lost_its_context_begins_again() -> None:
+    before = set(active_children())
+    with closing(Side("torch", fake, "torch", 3.0)) as side:
+        with pytest.raises(SideError, match="torch: RuntimeError: CUDA error"):
+            side.prepare("gemm", {"torch": "loses its context"}, 5.0)
+        assert set(active_children()) <= before
+        assert side.prepare("gemm", {}, 5.0)["contestants"] == ["torch"]
 
 
 def test_tasks_are_merged_in_the_order_of_their_rank() -> None:
