@@ -1,8 +1,9 @@
 """Counts of items by bins, and sums of their weights.
 
 On processors, each work-item fills bins of its own for a stretch of the items, and the stretches'
-bins are added up: no item waits for another one, and sums of weights have one order. Elsewhere
-each item's bin is an index of `index_add_`, whose additions are atomic.
+bins are added up: no item waits for another one, and sums of weights have one order. So do the
+work-groups of a GPU (`bin_groups`), whose work-items share tables. Elsewhere each item's bin is an
+index of `index_add_`, whose additions are atomic or, if so asked, have one order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.bin_groups import binned_by_groups
 from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.owners import ALONE, are_possible
 from ocl_backend.kernels.vectors import in_type
@@ -85,8 +87,14 @@ def binned(
     of_edges = [] if edges is None else [edges.contiguous()]
     dtype = torch.int64 if weight is None else weight.dtype
     items = x.reshape(-1).contiguous()
-    parts = _parts(items.numel(), bins, devices()[x.get_device()].limits)
+    limits = devices()[x.get_device()].limits
+    parts = _parts(items.numel(), bins, limits)
     if not parts:
+        value, find = _register(x.dtype), _find(scale)
+        tables = [items, *of_edges, *([] if weight is None else [weight.contiguous()])]
+        found = binned_by_groups(tables, bool(of_edges), value, find, bins, low, high, limits)
+        if found is not None:
+            return found
         places = torch.empty_like(items, dtype=torch.int64)
         numbered: list[Tensor | float] = [items, *of_edges, bins, low, high, places]
         launch(_place_kernel(x.dtype, scale), places.shape, numbered, {"edges": (0,)})
@@ -99,6 +107,12 @@ def binned(
     kernel = _fill_kernel(x.dtype, scale, None if weight is None else weight.dtype)
     launch(kernel, (parts,), [*given, bins, low, high, items.numel(), share], walked)
     return (total.sum(0) if parts > 1 else total[0])[:-1]
+
+
+def ends(x: Tensor) -> list[float]:
+    """Return the smallest and the largest item of x, which are waited for once."""
+    found: list[float] = torch.stack(torch.aminmax(x)).tolist()
+    return found
 
 
 def _parts(items: int, bins: int, limits: Limits) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.kernels.binning import binned
+from ocl_backend.kernels.binning import binned, ends
 
 TORCH = (
     *("glu", "glu_backward"),
@@ -62,7 +62,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise NotImplementedError(f"bincount of {x.dtype}; give integers")
     if not x.numel():  # then torch does not look at the weights
         return x.new_zeros(minlength, dtype=torch.int64)
-    least, most = (int(end) for end in torch.aminmax(x))
+    least, most = map(int, ends(x))
     if least < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(minlength, most + 1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
-from ocl_backend.kernels.binning import binned
+from ocl_backend.kernels.binning import binned, ends
 from ocl_backend.kernels.scatter import NARROW
 
 Range = Sequence[float] | None
@@ -34,7 +34,7 @@ def bin_range(x: Tensor, span: Range, dim: int = 0) -> tuple[float, float]:
     if span is not None:
         low, high = span
     elif x.numel():
-        low, high = (end.item() for end in torch.aminmax(x))
+        low, high = ends(x)
     else:
         low, high = 0.0, 1.0
     _finite(low, high, f"torch.histogramdd: dimension {dim}'s range")
@@ -121,7 +121,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         raise NotImplementedError("\"histc\" not implemented for 'Bool'; give x.to(torch.uint8)")
     low, high = min, max
     if low == high and x.numel():
-        low, high = (end.item() for end in torch.aminmax(x))
+        low, high = ends(x)
     _finite(low, high, HISTC_RANGE)
     if not x.is_floating_point():
         low, high = int(low), int(high)
