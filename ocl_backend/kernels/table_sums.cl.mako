@@ -1,9 +1,11 @@
 <%doc>
-Sums of values by row. Each work-item has a table of all rows, to which it alone adds.
+Sums of values by row. Each work-item has a table of all rows, to which it alone adds, or shares
+one with others that have its column.
 
 room        rows of a table, at least as many as the target has; a power of two
 lanes       work-items of a group that have columns of their own
 sharers     work-items of a group that share a column's values; lanes * sharers is the group
+tables      of a column in a group, a power of two; fewer than `sharers` are added to atomically
 lanes_first whether neighbouring work-items have neighbouring columns; else neighbouring values
 apart       dimensions of the columns, the last varies fastest: those along which nothing meets
 meeting     dimensions of a column's values, the last varies fastest
@@ -20,7 +22,10 @@ and sizes (but the first) and strides of index and value for each of `meeting`.
     from ocl_backend.kernels import vectors
 %>\
 <%
-    group = lanes * sharers
+    group, width = lanes * sharers, lanes * tables
+    shared = tables < sharers
+    kept = {"float": "uint", "double": "ulong"}.get(real, real) if shared else real
+    narrow = kept in ("int", "uint")
     def at(kind, count, name):
         """The sum of positions times strides."""
         return " + ".join(f"{kind}_{d} * {name}_{kind}_{d}" for d in range(count))
@@ -50,6 +55,24 @@ ${taken_apart("m", meeting, f"m + {k * sharers}", " " * 16)}\
 ${text}
 % endfor
 typedef ${"long" if wide else "int"} INDEX;
+% if shared:
+% if not narrow:
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+% endif
+void add(volatile __local ${kept} *place, const ${real} term)
+{
+% if kept == real:
+    ${"atomic_add" if narrow else "atom_add"}(place, term);
+% else:
+    ${kept} seen = *place, before;
+    do {
+        before = seen;
+        seen = ${"atomic_cmpxchg" if narrow else "atom_cmpxchg"}(
+            place, before, as_${kept}(as_${real}(before) + term));
+    } while (seen != before);
+% endif
+}
+% endif
 
 ${helpers}
 
@@ -73,7 +96,7 @@ void table_sums(
 % endfor
 )
 {
-    __local ${real} table[${room * group}];
+    __local ${kept} table[${room * width}];
     const int id = get_local_id(0);
     const int lane = ${f"id % {lanes}" if lanes_first else f"id / {sharers}"};
     const int sharer = ${f"id / {lanes}" if lanes_first else f"id % {sharers}"};
@@ -81,8 +104,15 @@ void table_sums(
     index_data += index_start;
     value_data += value_start;
     faults_data += faults_start;
+    const int own = ${f"id % {width}" if lanes_first else f"lane * {tables} + sharer % {tables}"};
+% if shared:
+    for (int k = id; k < size * ${width}; k += ${group})
+        table[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+% else:
     for (int row = 0; row < size; ++row)
-        table[row * ${group} + id] = 0;
+        table[row * ${width} + own] = 0;
+% endif
     const INDEX column = get_group_id(0) * ${lanes} + lane;
     const INDEX end = min((INDEX)(get_group_id(1) + 1) * share, values);
     if (column < columns) {
@@ -94,19 +124,24 @@ ${taken_apart("a", apart, "column", " " * 8)}\
 ${read(k)}\
 % endfor
 % for k in range(4):
-            table[row_${k} * ${group} + id] += value_${k};
+% if shared:
+            if (m + ${k * sharers} < end)
+                add(&table[row_${k} * ${width} + own], value_${k});
+% else:
+            table[row_${k} * ${width} + own] += value_${k};
+% endif
 % endfor
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = id; k < size * ${lanes}; k += ${group}) {
-        const int row = k / ${lanes}, first = row * ${group};
+        const int row = k / ${lanes}, first = row * ${width};
         const INDEX column = get_group_id(0) * ${lanes} + k % ${lanes};
         if (column >= columns)
             continue;
         ${real} sum = 0;
-        for (int s = 0; s < ${sharers}; ++s)
-            sum += table[first + ${f"s * {lanes} + k % {lanes}" if lanes_first else f"k % {lanes} * {sharers} + s"}];
+        for (int s = 0; s < ${tables}; ++s)
+            sum += ${f"as_{real}" if kept != real else ""}(table[first + ${f"s * {lanes} + k % {lanes}" if lanes_first else f"k % {lanes} * {tables} + s"}]);
 % if whole:
 ${taken_apart("a", apart, "column", " " * 8)}\
         const long at = ${at("a", apart, "target")} + row * step;

@@ -2,7 +2,9 @@
 
 Atomic additions that all meet in one place wait for each other. Here each work-item adds to a table
 of its own, in local memory, and the tables are added up: no two work-items ever meet. Sums have one
-order, so this also serves torch.use_deterministic_algorithms.
+order, so this also serves torch.use_deterministic_algorithms. Tables of many rows would leave few
+work-items to a compute unit. There, work-items share tables, to which they add atomically; floats
+only where no order is asked for.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Tables:
     """How values are shared out; the template explains the names.
 
     Args:
-        room, lanes, sharers, lanes_first: as there.
+        room, lanes, sharers, tables, lanes_first: as there.
         apart: dimensions of the columns.
         meeting: dimensions of a column's values.
         slices: groups that share a column's values.
@@ -58,6 +60,7 @@ class Tables:
     room: int
     lanes: int
     sharers: int
+    tables: int
     lanes_first: bool
     apart: tuple[Dim, ...]
     meeting: tuple[Dim, ...]
@@ -84,7 +87,9 @@ def are_possible(limits: Limits) -> bool:
     return limits.kind != "cpu"
 
 
-def tables(dims: list[Dim], rows: int, item_bytes: int, limits: Limits) -> Tables | None:
+def tables(
+    dims: list[Dim], rows: int, item_bytes: int, limits: Limits, may_share: bool = False
+) -> Tables | None:
     """Return how values are shared out, or None where few meet or tables are too large.
 
     Args:
@@ -92,6 +97,7 @@ def tables(dims: list[Dim], rows: int, item_bytes: int, limits: Limits) -> Table
         rows: of a table.
         item_bytes: of a sum.
         limits: of the device.
+        may_share: whether work-items may add to one table atomically.
     """
     one = Dim(1, 0, 0, (0,))
     apart = _ordered([dim for dim in dims if dim.target]) or [one]
@@ -106,15 +112,20 @@ def tables(dims: list[Dim], rows: int, item_bytes: int, limits: Limits) -> Table
     if not fitting or values < MEETING * rows:
         return None
     group = next((n for n in fitting if room * n * item_bytes <= FEW_BYTES), fitting[-1])
+    places = group
+    if may_share:
+        group = next(n for n in GROUPS if n <= limits.max_work_group)
+        places = min(group, max(FEW_BYTES // (room * item_bytes), 1))
     lanes_first = abs(apart[-1].value) == 1 or abs(meeting[-1].value) != 1
-    if lanes_first:
-        lanes = min(group, 1 << (columns - 1).bit_length())
-    else:
-        lanes = group // min(group, GROUPS[-1], 1 << (values - 1).bit_length())
-    # a work-item has twice as many values as its table has rows, which are zeroed and added up
+    lanes = min(places, 1 << (columns - 1).bit_length())
+    if not lanes_first:
+        lanes = min(lanes, group // min(group, GROUPS[-1], 1 << (values - 1).bit_length()))
+    # a work-item has twice as many values as it has places, which are zeroed and added up
+    least = max(ceil_div(2 * rows * places, group), GROUPS[-1])
     slices = ceil_div(busy_items(limits), ceil_div(columns, lanes) * group)
-    slices = max(1, min(slices, values // (group // lanes * max(2 * rows, GROUPS[-1]))))
-    return Tables(room, lanes, group // lanes, lanes_first, tuple(apart), tuple(meeting), slices)
+    slices = max(1, min(slices, values // (group // lanes * least)))
+    kept = tuple(apart), tuple(meeting)
+    return Tables(room, lanes, group // lanes, places // lanes, lanes_first, *kept, slices)
 
 
 def _ordered(dims: list[Dim]) -> list[Dim]:
@@ -147,7 +158,8 @@ def add_by_tables(target: Tensor, places: Places, value: Tensor | float) -> bool
         broadcast_strides(shape, index.shape, index.stride()),
     )
     dtypes = target.dtype, value.dtype, index.dtype
-    prepared = _prepared(device, dtypes, tuple(shape), lies, places.sizes[0])
+    is_ordered = target.is_floating_point() and torch.are_deterministic_algorithms_enabled()
+    prepared = _prepared(device, dtypes, tuple(shape), lies, places.sizes[0], not is_ordered)
     if prepared is None:
         return False
     run, shared = prepared
@@ -173,7 +185,7 @@ def _add_up(target: Tensor, sums: Tensor, shared: Tables, places: Places) -> Non
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(
     device: int, dtypes: tuple[torch.dtype, ...], shape: tuple[int, ...],
-    lies: tuple[tuple[int, ...], ...], rows: int,
+    lies: tuple[tuple[int, ...], ...], rows: int, may_share: bool,
 ) -> tuple[KernelLaunch, Tables] | None:  # fmt: skip
     """Return a launch and how it shares the values out; None where tables are not worth it.
 
@@ -183,13 +195,15 @@ def _prepared(
         shape: of the places.
         lies: strides of target, value and index over it.
         rows: that an index may name.
+        may_share: whether the order of additions is free.
     """
     target, value, index = map(dtype_of, dtypes)
     dims = [
         Dim(size, at, moved, (along,)) for size, at, moved, along in zip(shape, *lies, strict=True)
     ]
-    sum_bytes = SUMS[target.value].itemsize
-    shared = tables(joined(dims), rows, sum_bytes, devices()[device].limits)
+    sum_bytes, limits = SUMS[target.value].itemsize, devices()[device].limits
+    may_share &= sum_bytes == 4 or "cl_khr_int64_base_atomics" in limits.extensions
+    shared = tables(joined(dims), rows, sum_bytes, limits, may_share)
     if shared is None:
         return None
     whole = shared.slices == 1
@@ -198,9 +212,9 @@ def _prepared(
     wide = max(reach, shared.values + 4 * GROUPS[0]) >= 2**31
     source = rendered(
         "table_sums", package="ocl_backend", room=shared.room, lanes=shared.lanes,
-        sharers=shared.sharers, lanes_first=shared.lanes_first, apart=len(shared.apart),
-        meeting=len(shared.meeting), whole=whole, real=target.value, index=index, value=value,
-        target=target, wide=wide, helpers=PLACE,
+        sharers=shared.sharers, tables=shared.tables, lanes_first=shared.lanes_first,
+        apart=len(shared.apart), meeting=len(shared.meeting), whole=whole, real=target.value,
+        index=index, value=value, target=target, wide=wide, helpers=PLACE,
     )  # fmt: skip
     group = shared.lanes * shared.sharers
     items = ceil_div(shared.columns, shared.lanes) * group, shared.slices

@@ -24,7 +24,9 @@ GPU = Limits(
 )  # fmt: skip
 
 
-def shared(shape: tuple[int, ...], dim: int, rows: int, limits: Limits = GPU) -> Tables | None:
+def shared(
+    shape: tuple[int, ...], dim: int, rows: int, limits: Limits = GPU, may_share: bool = False
+) -> Tables | None:
     """Return the tables of an index_add of fp32 values `shape` to `rows` slices along `dim`."""
     target = contiguous_strides([rows if d == dim else n for d, n in enumerate(shape)])
     value = contiguous_strides(shape)
@@ -32,7 +34,7 @@ def shared(shape: tuple[int, ...], dim: int, rows: int, limits: Limits = GPU) ->
         Dim(n, 0 if d == dim else target[d], value[d], (int(d == dim),))
         for d, n in enumerate(shape)
     ]
-    return tables(dims, rows, 4, limits)
+    return tables(dims, rows, 4, limits, may_share)
 
 
 def test_many_values_of_few_rows_have_tables_that_keep_the_device_busy() -> None:
@@ -57,12 +59,24 @@ def test_few_meetings_and_large_tables_are_left_to_atomics() -> None:
     assert shared((100_000, 64), 0, 250, replace(GPU, local_bytes=16 << 10)) is None
 
 
-def test_a_table_fits_into_local_memory() -> None:
+@pytest.mark.parametrize("may_share", [False, True])
+def test_a_table_fits_into_local_memory(may_share: bool) -> None:
     for rows in (1, 2, 3, 60, 64, 65, 130, 256):
-        found = shared((100_000, 300), 0, rows)
+        found = shared((100_000, 300), 0, rows, may_share=may_share)
         assert found is not None
         assert found.room >= rows
-        assert found.room * found.lanes * found.sharers * 4 <= 32 << 10
+        assert found.tables == found.sharers or may_share
+        assert found.room * found.lanes * found.tables * 4 <= 32 << 10
+
+
+def test_shared_tables_of_many_rows_keep_more_work_items_busy() -> None:
+    for shape, rows in (((200_000,), 100), ((29_861, 96), 100), ((338_560,), 32)):
+        apart, together = (shared(shape, 0, rows, may_share=some) for some in (False, True))
+        assert apart is not None
+        assert together is not None
+        assert together.tables < together.sharers
+        busy = [one.slices * one.sharers * one.columns for one in (apart, together)]
+        assert busy[1] >= 2 * busy[0]
 
 
 SHAPES = [(700, 30), (3, 700), (1000,), (5, 900, 3), (70, 6, 2)]
@@ -71,15 +85,17 @@ SHAPES = [(700, 30), (3, 700), (1000,), (5, 900, 3), (70, 6, 2)]
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("busy", [1, 100_000], ids=["whole", "slices"])
+@pytest.mark.parametrize("rows", [5, 70], ids=["own", "shared"])
 def test_sums_agree_with_the_cpu(
-    device: Any, dtype: str, shape: tuple[int, ...], busy: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device: Any, dtype: str, shape: tuple[int, ...], busy: int, rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(table_sums, "are_possible", lambda _: True)
     monkeypatch.setattr(table_sums, "busy_items", lambda _: busy)
     monkeypatch.setattr(table_sums, "MEETING", 1)
     table_sums._prepared.cache_clear()
     generator = torch.Generator().manual_seed(torch.seed() % 2**31)
-    dim, rows = shape.index(max(shape)), 5
+    dim = shape.index(max(shape))
     index = torch.randint(0, rows, (shape[dim],), generator=generator)
     value = torch.randint(-9, 9, shape, generator=generator).to(getattr(torch, dtype))
     # eighths are exact in each dtype, but not their sums in 16 bits: those are rounded once
@@ -101,3 +117,28 @@ def test_slices_are_as_many_as_there_are_values_for() -> None:
         found = shared(shape, 0, 7)
         assert found is not None
         assert found.slices * 2 * 7 <= prod(shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
+def test_floats_share_no_table_where_an_order_is_asked_for(
+    device: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def noted(*given: Any) -> Tables | None:
+        asked.append(given[-1])
+        return None
+
+    monkeypatch.setattr(table_sums, "are_possible", lambda _: True)
+    monkeypatch.setattr(table_sums, "tables", noted)
+    target, index = torch.ones(50, dtype=dtype, device=place(device)), torch.arange(4000) % 50
+    places = Places((4000,), (0,), (index.to(place(device)),), (50,), (1,), (0,), "index_add")
+    try:
+        for is_ordered in (False, True):
+            table_sums._prepared.cache_clear()
+            torch.use_deterministic_algorithms(is_ordered)
+            assert not add_by_tables(target, places, 1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        table_sums._prepared.cache_clear()
+    assert asked == [True, not dtype.is_floating_point]
