@@ -135,15 +135,3 @@ def test_softmax_along_items_that_lie_apart(
         return results
 
     agree(groups, both, x)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
-def test_medians_with_and_without_nans(groups: Any, dtype: Any) -> None:
-    x = torch.randperm(9 * 31, generator=torch.Generator().manual_seed(5)).view(9, 31).to(dtype)
-    if dtype.is_floating_point:
-        x[x % 7 == 0] = torch.nan
-        x[0] = torch.nan
-    for dim in (0, 1):
-        agree(groups, lambda x, d=dim: torch.nanmedian(x[1:], d), x)
-        agree(groups, lambda x, d=dim: torch.median(x, d, keepdim=True)[0], x)
-    agree(groups, torch.nanmedian, x)

@@ -17,6 +17,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.reduction_kernels import Reduction, Spec, run
 from ocl_backend.kernels.vectors import are_aligned
+from ocl_backend.ops.reduce import positions
 from ocl_backend.ops.reduce.loose_mean import loose_mean
 
 Dims = Sequence[int] | int | None
@@ -99,7 +100,7 @@ def reduce(
         center_strides = [] if center is None else [_still(center.stride(), reduced)]
         spec = Spec(
             reduction,
-            dtype_of(x.dtype).value if center is not None else value,
+            dtype_of(x.dtype).value if center is not None or "position" in reduction.map else value,
             value,
             (x.dtype, dtype, None if center is None else center.dtype),
             tuple(x.shape),
@@ -233,12 +234,16 @@ def _where(x: Tensor, best: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 
 def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
+    axis = axis_of(dim, x.dim())
     if x.dim() == 0:
-        axis_of(dim, 0)
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
-    best = _extreme(x, (dim,), True, largest)
-    where = _where(x, best, dim, keepdim)
-    return (best if keepdim else best.squeeze(dim)), where
+    if positions.serve(x, axis):
+        where = reduce(positions.first_of(x.dtype, largest), x, (axis,), True, torch.int64)
+        best = positions.items_at(x, where, axis)
+    else:
+        best = _extreme(x, (axis,), True, largest)
+        where = _where(x, best, axis, True)
+    return (best, where) if keepdim else (best.squeeze(axis), where.squeeze(axis))
 
 
 def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -263,8 +268,11 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 def _arg_extreme(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Tensor:
     if dim is not None:
+        axis = axis_of(dim, x.dim())
+        if x.dim() and positions.serve(x, axis):
+            return reduce(positions.first_of(x.dtype, largest), x, axis, keepdim, torch.int64)
         return _extreme_at(x, dim, keepdim, largest)[1]
-    found = _extreme_at(x.reshape(-1), 0, False, largest)[1]
+    found = _arg_extreme(x.reshape(-1), 0, False, largest)
     return found.reshape([1] * x.dim()) if keepdim else found
 
 

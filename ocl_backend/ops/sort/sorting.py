@@ -1,4 +1,4 @@
-"""Sorting along one dimension, and what follows from it: topk, medians, k-th values.
+"""Sorting along one dimension, and topk.
 
 Work-items sort short runs by insertion; then runs are merged in pairs, a launch for every doubling
 of their length, each work-item making an equal share of the result (Odeh et al. 2012, "Merge
@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ocl_backend.dispatch.outputs import apart, into
+from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.memory_formats import as_rows, from_rows
+from ocl_backend.ops.reduce import positions
+from ocl_backend.ops.reduce.reductions import max_dim
 from ocl_backend.ops.sort import sort_groups
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -200,6 +202,8 @@ def topk(
             values.narrow(dim, 0, k).contiguous(), indices.narrow(dim, 0, k).contiguous()
         )  # fmt: skip
     axis = dim % x.dim()
+    if k == 1 and largest and positions.serve(x, axis):
+        return max_dim(x, axis, keepdim=True)
     keys, order = _selected(as_rows(x, axis), k, largest)
     return from_rows(keys, x, axis), from_rows(order, x, axis)
 
@@ -233,110 +237,10 @@ def _sooner(keys: Tensor, order: Tensor, k: int, largest: bool) -> tuple[Tensor,
     return keys, order.gather(1, found)
 
 
-def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the k-th smallest item along `dim`, counted from 1, and its position.
-
-    Raises:
-        RuntimeError: there is no k-th item.
-    """
-    size = x.shape[dim] if x.dim() else 1
-    if not 1 <= k <= size:
-        raise RuntimeError(f"kthvalue: selected number k={k} out of range for {size} items")
-    if x.dim() == 0:
-        return sort(x, dim=dim)
-    parts = (part.select(dim, k - 1) for part in sort(x, dim=dim))
-    values, indices = (part.unsqueeze(dim) if keepdim else part for part in parts)
-    return values.clone(), indices.clone()
-
-
-def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the lower median along `dim` and its position; a NaN wins."""
-    if x.dim() == 0:
-        return sort(x, dim=dim)
-    if x.numel() and devices()[x.get_device()].limits.kind != "cpu":
-        return middle_of_sorted(x, axis_of(dim, x.dim()), keepdim, skips_nans=False)
-    found = kthvalue(x, (x.shape[dim] + 1) // 2, dim, keepdim)
-    bad = x.isnan() if x.dtype.is_floating_point else None
-    if bad is None:
-        return found
-    any_bad = bad.any(dim, keepdim)
-    where = bad.to(torch.int32).argmax(dim, keepdim)
-    return found[0].masked_fill_(any_bad, torch.nan), torch.where(any_bad, where, found[1])
-
-
-def middle_of_sorted(
-    x: Tensor, dim: int, keepdim: bool, skips_nans: bool
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the lower median along `dim` and its position.
-
-    Args:
-        x: with items.
-        dim: of all its dimensions.
-        keepdim: whether it stays, with one item.
-        skips_nans: whether NaNs do not count; else one of them is the median.
-    """
-    keys, order = sort(x, dim=dim)
-    shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
-    found = keys.new_empty(shape), order.new_empty(shape)
-    tensors = {"keys": keys, "order": order}
-    walked = {
-        name: tuple(0 if d == dim else step for d, step in enumerate(tensor.stride()))
-        for name, tensor in tensors.items()
-    }
-    steps = keys.stride(dim), order.stride(dim)
-    launch(_middle(x.dtype, skips_nans), shape, (keys, order, *found, x.shape[dim], *steps), walked)
-    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
-
-
-MIDDLE = """\
-long low = 0, high = size;  // NaNs come last
-while (low < high) {
-    const long middle = (low + high) / 2;
-    const T key = LOAD_keys(keys_at + middle * keys_step);
-    if (key != key)
-        high = middle;
-    else
-        low = middle + 1;
-}
-const long at = PLACE;
-const T value = LOAD_keys(keys_at + at * keys_step);
-const long where = LOAD_order(order_at + at * order_step);
-"""
-
-
-@cache
-def _middle(dtype: torch.dtype, skips_nans: bool) -> Kernel:
-    place = "low > 0 ? (low - 1) / 2 : 0" if skips_nans else "low < size ? low : (size - 1) / 2"
-    parameters: tuple[Operand | Scalar, ...] = (
-        Operand("keys", dtype, "address"),
-        Operand("order", torch.int64, "address", "long"),
-        Operand("value", dtype, "output"),
-        Operand("where", torch.int64, "output", "long"),
-        *(Scalar(name, "long") for name in ("size", "keys_step", "order_step")),
-    )
-    body = MIDDLE.replace("PLACE", place)
-    return Kernel("middle_of_sorted", dtype_of(dtype).value, parameters, body, scalar_only=True)
-
-
-def median(x: Tensor) -> Tensor:
-    """Return the lower median of all items; a NaN wins, and is the median of none."""
-    return median_dim(x.reshape(-1), 0)[0] if x.numel() else median_of_none(x)
-
-
-def median_of_none(x: Tensor) -> Tensor:
-    """Return NaN as torch casts it to x's dtype."""
-    return torch.tensor(torch.nan).to(x.dtype).to(x.device)
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sort.stable": sort,
     "sort.values_stable": into(sort, "values", "indices", casts=False),
     "topk": topk,
     "topk.values": into(topk, "values", "indices", casts=False),
-    "kthvalue": kthvalue,
-    "kthvalue.values": apart(into(kthvalue, "values", "indices", casts=False)),
-    "median": median,
-    "median.dim": median_dim,
-    "median.dim_values": into(median_dim, "values", "indices", casts=False),
 }
 """Implementations by aten name."""

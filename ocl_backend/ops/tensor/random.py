@@ -321,13 +321,15 @@ def multinomial(
     """Draw positions along the last dimension with probability proportional to p, as int64."""
     _check_multinomial(p, num_samples, replacement)
     check_values("multinomial", p, "x >= 0 && x < INFINITY")
-    check_values("multinomial sum", p.float().sum(-1), "x > 0")
-    if replacement:
+    check_values("multinomial sum", p.sum(-1, dtype=torch.float32), "x > 0")
+    if replacement and num_samples > 1:
         cumulative = p.float().cumsum(-1)
         u = uniform_(torch.empty(*p.shape[:-1], num_samples, device=p.device), generator=generator)
-        return ((u * cumulative[..., -1:]).unsqueeze(-1) >= cumulative.unsqueeze(-2)).sum(-1)
+        return torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)
     # the largest p / exponential are a weighted sample without replacement
     race = exponential_(torch.empty(p.shape, device=p.device), generator=generator)
+    if num_samples == 1:
+        return (p / race).argmax(-1, keepdim=True)
     return (p / race).topk(num_samples, -1)[1]
 
 
