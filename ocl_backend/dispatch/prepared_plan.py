@@ -34,29 +34,28 @@ class PlanLaunch(NamedTuple):
 class PlanSequence(LaunchSequence):
     """A generated plan whose launches are prepared; call it with the data pointers of its roles."""
 
-    __slots__ = ("_counters", "_steps")
+    __slots__ = ("_awaited", "_counters", "per_call")
 
     def __init__(
         self, device: int, plan: plans.Plan, roles: Sequence[str], steps: Sequence[PlanLaunch]
     ) -> None:
         self._counters = _counters(device, plan.counters) if plan.counters else None
-        self._steps = sorted(steps, key=lambda step: not step.of_weights)
         spaces = dict(plan.workspaces)
         fixed = [] if self._counters is None else [self._counters.data_ptr()]
         known = (*roles, *[plans.COUNTERS for _ in fixed], *spaces)
-        parts = [Part(step.launch, tuple(map(known.index, step.roles))) for step in self._steps]
-        of_weights = sum(step.of_weights for step in self._steps)
-        super().__init__(device, parts, len(roles), [*spaces.values()], fixed, of_weights)
-
-    @property
-    def per_call(self) -> int:
+        ordered = sorted(steps, key=lambda step: not step.of_weights)
+        parts = [Part(step.launch, tuple(map(known.index, step.roles))) for step in ordered]
+        of_weights = sum(step.of_weights for step in steps)
+        self.per_call = len(parts) - of_weights
         """Launches of a call; those of weights alone are left out while the weights stay."""
-        return sum(not step.of_weights for step in self._steps)
+        self._awaited = tuple(step.launch.number for step in ordered if step.launch.number)
+        """Numbers in `pending` of what was not built: the shim has the launches themselves."""
+        super().__init__(device, parts, len(roles), [*spaces.values()], fixed, of_weights)
 
     @property
     def is_pending(self) -> bool:
         """Whether programs are being built."""
-        return any(pending.is_pending(step.launch.number) for step in self._steps)
+        return any(map(pending.is_pending, self._awaited))
 
     def complete(self) -> None:
         """Wait until all programs are built.
@@ -65,8 +64,8 @@ class PlanSequence(LaunchSequence):
             BuildError: the compiler refused a program.
             LaunchError: an argument does not fit.
         """
-        for step in self._steps:
-            pending.complete(step.launch.number)
+        for number in self._awaited:
+            pending.complete(number)
 
 
 def prepare_plan(

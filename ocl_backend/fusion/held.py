@@ -13,8 +13,9 @@ which knows the steps that can be one with it. docs/fusion.md shows the whole.
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from itertools import count
 from struct import pack, unpack
 from typing import Any, Literal, NamedTuple, Protocol
@@ -57,6 +58,12 @@ class Way(NamedTuple):
     writes: tuple[int, ...] = ()
 
 
+@cache
+def shared(ways: tuple[Way, ...]) -> tuple[Way, ...]:
+    """Return the same object for equal ways: rules of many sizes have them in common."""
+    return ways
+
+
 class Loose(Protocol):
     """What a chain of any launches needs of a call: places of what it reads and writes.
 
@@ -87,7 +94,7 @@ class Rule:
     reads from the step before it: both lie in the same order, whatever their shapes. The result is
     the value at `result`. If it `follows`, the call may continue a chain in one of its `ways`. If
     it `begins`, a chain may begin with it, in the first way. If it may be `loose`, it may be a link
-    of a chain whose links need not read one another's results.
+    of a chain whose links need not read one another's results. `calls` are the shim's objects.
     """
 
     kind: Kind
@@ -99,16 +106,12 @@ class Rule:
     ways: tuple[Way, ...]
     follows: bool = True
     begins: bool = True
+    calls: tuple[Call, ...] = ()
 
     @property
     def loose(self) -> Loose | None:
         """What a loose chain needs of the call; None: it may not be a link of one."""
         return None
-
-    @cached_property
-    def calls(self) -> dict[tuple[Prepared, bool], Held]:
-        """The shim's objects for this call, by launch."""
-        return {}
 
     def alone(self, step: Step) -> None:
         """Enqueue what torch asked for, and nothing else."""
@@ -126,6 +129,14 @@ class Rule:
     def is_one_launch(self, after: Sequence[Step]) -> bool:
         """Say whether the call is one launch, with all steps `after` it."""
         return not after
+
+
+class Call(NamedTuple):
+    """The shim's object for a rule's call: its launch alone, and whether its rule is asked."""
+
+    alone: Prepared
+    is_asked: bool
+    held: Held
 
 
 class Step(NamedTuple):
@@ -156,8 +167,6 @@ class Held(Prepared):
 
     def __init__(self, rule: Rule, alone: Prepared, is_asked: bool) -> None:
         _drop_rules()
-        if len(_rules) >= MOST_RULES:
-            forget()
         number = next(_numbers)
         _rules[number] = rule, alone.words
         ways = list(rule.ways)
@@ -197,8 +206,11 @@ def _create() -> Any:
     return create
 
 
-MOST_RULES = 32768
-"""Bound on rules that are kept: beyond it, all are forgotten."""
+MOST_CALLS = 2048
+"""Bound of calls that Python keeps for the next time. What is recalled keeps its own, so that these
+go with their recipes."""
+_called: deque[Rule] = deque()
+"""The rules of these calls, in the order in which they were made."""
 _numbers = count(1)
 _rules: dict[int, tuple[Rule, str]] = {}
 """Rules by their calls' numbers, and how values travel."""
@@ -222,11 +234,16 @@ def offer(
     Raises:
         LaunchError, torch.OutOfMemoryError, BuildError: as launches do, this or what was held.
     """
-    key = alone, is_observed
-    held = rule.calls.get(key)
-    if held is None:
-        held = rule.calls[key] = Held(rule, *key)
-    held(*values)
+    for call in rule.calls:
+        if call.alone is alone and call.is_asked == is_observed:
+            break
+    else:
+        call = Call(alone, is_observed, Held(rule, alone, is_observed))
+        rule.calls = (*rule.calls, call)
+        _called.append(rule)
+        if len(_called) > MOST_CALLS:
+            _called.popleft().calls = ()
+    call.held(*values)
 
 
 def forget() -> None:
@@ -236,7 +253,8 @@ def forget() -> None:
     if not _rules:
         return
     for rule, _ in [*_rules.values()]:
-        rule.calls.clear()
+        rule.calls = ()
+    _called.clear()
     _drop_rules()
 
 

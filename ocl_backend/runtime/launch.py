@@ -61,7 +61,7 @@ class Prepared:
     __slots__ = ("__weakref__", "_delete", "_enqueue", "_pack", "handle", "words")
 
     def __init__(self, handle: int, words: str) -> None:
-        self.words = words
+        self.words = sys.intern(words)
         self.handle = handle
         self._enqueue, self._delete = handles.entries()
         self._pack = _packed_as(words)

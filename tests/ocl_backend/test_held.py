@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn
 
 from ocl_backend.dispatch import tuned
-from ocl_backend.fusion import held
+from ocl_backend.fusion import held, recall
 from ocl_backend.ops.linear.matmul import Multiplying
 from tests.ocl_backend.cpu_twin import place
 from tests.ocl_backend.fusion_cases import names, normalisation, same, small
@@ -164,3 +164,18 @@ def test_profilers_show_a_fused_kernel_under_the_last_operator(device: Any) -> N
     rows = {row.key: row for row in seen.key_averages()}
     assert rows["aten::relu"].device_time_total > 0
     assert rows["aten::addmm"].device_time_total == 0
+
+
+def test_rules_go_with_what_is_recalled_of_them(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held.forget()
+    monkeypatch.setattr(held, "MOST_CALLS", 4)
+    for size in range(1, 20):
+        torch.relu(small(device, size) + 1)
+    held.settle()
+    held._drop_rules()
+    assert len(held._rules) > 4, "recipes have theirs"
+    recall.forget()
+    held._drop_rules()
+    assert len(held._rules) < 10

@@ -328,7 +328,7 @@ def test_rules_stay_as_long_as_their_calls_may_run(device: Any) -> None:
     assert held.is_holding()
     recall.forget()  # as another thread does at any time
     for rule, _ in [*held._rules.values()]:
-        rule.calls.clear()
+        rule.calls = ()
     held._drop_rules()
     assert len(held._rules) == 1
     assert torch.allclose(y.cpu(), torch.addmm(b.cpu(), x.cpu(), w.cpu()), atol=1e-4)

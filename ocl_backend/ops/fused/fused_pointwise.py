@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import STORAGE
-from ocl_backend.fusion.held import Rule, Step, Way, offer
+from ocl_backend.fusion.held import Rule, Step, Way, offer, shared
 from ocl_backend.kernels.activations import MASKS, NUMBERS, OPERATORS, activated, masked
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, prepare_elementwise
 from ocl_backend.ops.fused.expressions import Expression, Loosely
@@ -42,7 +42,7 @@ class Pointwise(Rule):
     def __post_init__(self) -> None:
         self.operands = 1 if self.kind == "activation" else 2
         self.result = self.operands + len(self.numbers) if self.fresh else 0
-        self.ways = self.possible_ways((self.result,))
+        self.ways = shared(self.possible_ways((self.result,)))
 
     def possible_ways(self, result: tuple[int, ...]) -> tuple[Way, ...]:
         """Return how it may continue a chain; `result` is the place of its result."""

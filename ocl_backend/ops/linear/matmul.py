@@ -16,7 +16,7 @@ from ocl_backend.dispatch import settings
 from ocl_backend.dispatch.outputs import check_cast, into, resized
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import PRODUCT_STORAGE, STORAGE
-from ocl_backend.fusion.held import Rule, Step, Way
+from ocl_backend.fusion.held import Rule, Step, Way, shared
 from ocl_backend.kernels.activations import activate
 from ocl_backend.ops.fused.expressions import Expression, Read, fits
 from ocl_backend.ops.fused.fused_pointwise import terms_of
@@ -113,7 +113,10 @@ def _in_one(batch: Tensor) -> Tensor | None:
 
 
 class Multiplying(Rule):
-    """A linear layer. A step's values are pointers a, b, out and bias."""
+    """A linear layer. A step's values are pointers a, b, out and bias.
+
+    Its tuned calls are asked for when they run in Python: what is recalled needs none of them.
+    """
 
     kind = "product"
     result = 2
@@ -122,9 +125,8 @@ class Multiplying(Rule):
     def __init__(self, key: ShapeKey) -> None:
         self.operator, self.device, self.dtype = key.operator, key.device, key.dtype
         self.items = key.a_shape[0] * key.b_shape[1]
-        self._key, self._call = key, _prepared(key)
-        self._fused: dict[tuple[bool, Activation], TunedCall] = {}
-        self.ways = (Way(0, (1, 3) if key.bias else (1,), (2,)),)
+        self._key = key
+        self.ways = shared((Way(0, (1, 3) if key.bias else (1,), (2,)),))
 
     @property
     def loose(self) -> Expression | None:
@@ -140,16 +142,17 @@ class Multiplying(Rule):
 
     def offer(self, pointers: tuple[int, ...]) -> None:
         """Hold the product back for what may follow, or run it."""
-        self._call.offer(self, pointers)
+        _prepared(self._key).offer(self, pointers)
 
     def alone(self, step: Step) -> None:
         """Enqueue the product."""
-        self._call(*step.values)
+        _prepared(self._key)(*step.values)
 
     def is_one_launch(self, after: Sequence[Step]) -> bool:
         """Say whether the tuned product is one launch, with all steps `after` it."""
         residual, activation, _ = terms_of(after)
-        return (self._with(residual != 0, activation) if after else self._call).launches == 1
+        call = self._with(residual != 0, activation) if after else _prepared(self._key)
+        return call.launches == 1
 
     def fuse(self, step: Step, after: Sequence[Step]) -> int:
         """Enqueue it with the residual and the activation that follow, or one of the two."""
@@ -162,10 +165,8 @@ class Multiplying(Rule):
 
     def _with(self, has_residual: bool, activation: Activation) -> TunedCall:
         """Return the tuned product with these terms."""
-        call = self._fused.get((has_residual, activation))
-        if call is None:
-            call = _prepared(self._key._replace(activation=activation, residual=has_residual))
-            self._fused[has_residual, activation] = call
+        key = self._key._replace(activation=activation, residual=has_residual)
+        call: TunedCall = _prepared(key)
         return call
 
 
