@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of, encode
-from ocl_backend.kernels import vectors
+from ocl_backend.kernels import complex_pairs, vectors
 from ocl_backend.kernels.accessors import accessors, at_once
 from ocl_backend.kernels.dimensions import (
     Dimensions,
@@ -52,6 +52,8 @@ class Operand:
     `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items` or `anywhere`,
     `LOADS_name` and `STORES_name`; `position` gives the index alone, as the variable `name`.
     `value` is the C type in registers ("": the kernel's), `result` what is stored ("": `name`).
+    Each item of an `input` or `output` that `is_pair` is two neighbours of `dtype`, as a complex
+    number is: in registers `name_real` and `name_imaginary`.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Operand:
     result: str = ""
     items: int = 1
     anywhere: bool = False
+    is_pair: bool = False
 
     @property
     def type(self) -> DType:
@@ -146,6 +149,8 @@ class ItemSharing:
             return ItemSharing(1, (1, 1), 0, -(-first // kernel.parts) * (layout.rows // first))
         if limits.kind == "cpu":
             width = 1 if kernel.scalar_only else vectors.width_of_walk(layout.inner, layout.rows)
+            if any(operand.is_pair for operand in kernel.operands):
+                width = min(width, vectors.CPU_WIDTHS[-1])  # a vector of pairs has twice as many
             steps = max(1, CHUNK // (width * kernel.work))
             return ItemSharing(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
         group = min(256, limits.max_work_group)
@@ -170,6 +175,8 @@ def _gpu_width(kernel: Kernel, layout: Dimensions) -> int:
     """
     if kernel.scalar_only or any(steps[-1] not in (0, 1) for steps in layout.strides):
         return 1
+    if any(operand.is_pair for operand in kernel.operands):
+        return 1  # a pair is an access
     begins = [step for steps in layout.strides if steps[-1] == 1 for step in steps[:-1]]
     whole = [layout.inner, *begins] if layout.rows > 1 else []
     return vectors.width_at_once((operand.type for operand in kernel.operands), whole)
@@ -205,7 +212,7 @@ def prepare_elementwise(device: int, kernel: Kernel, shape: Sizes, strides: Sequ
         layout = with_long_rows(layout, SHORT_ROW)
     geometry = ItemSharing.of(layout, limits, kernel)
     wide = layout.reach >= 2**31 - CHUNK
-    inner = tuple(str(steps[-1]) if steps[-1] in (0, 1) else "s" for steps in layout.strides)
+    inner = tuple(str(steps[-1]) if steps[-1] in (-1, 0, 1) else "s" for steps in layout.strides)
     alone = limits.kind == "cpu"
     text = source(kernel, len(layout.sizes), inner, geometry.width, geometry.steps, wide, alone)
     return prepare(
@@ -295,8 +302,8 @@ def source(
     Args:
         kernel: what is computed.
         rank: collapsed dimensions.
-        inner: how each operand moves along the innermost one: "0" (repeated), "1" (dense) or "s" (a
-            stride given at launch).
+        inner: how each operand moves along the innermost one: "0" (repeated), "1" (dense), "-1"
+            (backwards) or "s" (a stride given at launch).
         width: items of a vector.
         steps: vectors of a work-item along the innermost dimension; 0: all of it.
         wide: whether indices need 64 bits.
@@ -327,18 +334,19 @@ def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str
         width: items of a vector.
     """
     lines = []
-    pairs = list(zip(kernel.operands, inner, strict=True))
-    for operand, kind in pairs:
+    walked = list(zip(kernel.operands, inner, strict=True))
+    for operand, kind in walked:
         value = operand.value or kernel.value
         stride = f"{operand.name}_stride_0" if kind == "s" else kind
-        at = f"{operand.name}_row" + (
-            "" if kind == "0" else " + inner" + f" * {stride}" * (kind == "s")
-        )
+        moved = {"0": "", "1": " + inner", "-1": " - inner", "s": f" + inner * {stride}"}
+        at = f"{operand.name}_row{moved[kind]}"
         if operand.role == "position":
             lines.append(f"const long {operand.name} = {at};")
             continue
         lines.append(f"const INDEX {operand.name}_at = {at};")
-        if operand.role in ("input", "inout"):
+        if operand.is_pair and operand.role == "input":
+            lines += complex_pairs.load(operand.type, operand.name, stride, width)
+        elif operand.role in ("input", "inout"):
             value = kernel.value if operand.role == "inout" else value
             raw = vectors.load(
                 operand.type, f"{operand.name}_data", f"{operand.name}_at", stride, width
@@ -347,7 +355,7 @@ def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str
             lines.append(f"const {vectors.vector(value, width)} {operand.name} = {converted};")
     lines += [_scalar(scalar, kernel.value, width) for scalar in kernel.scalars]
     lines += _body(kernel, width)
-    for operand, kind in pairs:
+    for operand, kind in walked:
         if operand.role in ("output", "inout"):
             lines += _store(operand, kernel, kind, width)
     return lines
@@ -356,6 +364,8 @@ def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str
 def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:
     value = operand.value or kernel.value
     stride = f"{operand.name}_stride_0" if kind == "s" else kind
+    if operand.is_pair:
+        return complex_pairs.store(operand.type, operand.name, stride, width)
     name = f"{operand.name}_item"
     stored = vectors.to_dtype(operand.type, value, operand.result or operand.name, width)
     kept = vectors.vector(operand.type.value, width)

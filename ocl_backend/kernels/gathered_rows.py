@@ -59,19 +59,24 @@ INDICES
 }
 """
 MANY = """\
+long8 beyond = 0;
 for (; k + 8 <= last; k += 8) {
-    long8 from = target_at + (k + (long8)(0, 1, 2, 3, 4, 5, 6, 7)) * inner_target;
+    PLACES from = ((STEP)k + (PLACES)(0, 1, 2, 3, 4, 5, 6, 7)) * (STEP)inner_target;
 FIND
     STORES_out(out_at + k, (T8)(ITEMS));
 }
+is_wrong |= any(beyond);
 """
 FIND_MANY = """\
     const long8 given_{k} = LOADS_index_{k}(index_{k}_at + k);
-    const long8 index_{k} = given_{k} + ((given_{k} >> 63) & (wraps ? size_of_{k} : 0L));
-    is_wrong |= any((index_{k} < 0) | (index_{k} >= size_of_{k}));
-    from += clamp(index_{k}, 0L, size_of_{k} - 1) * step_of_{k};
+    const long8 index_{k} = given_{k} + ((given_{k} < 0) & (wraps ? size_of_{k} : 0L));
+    beyond |= (index_{k} < 0) | (index_{k} >= size_of_{k});
+    from += clamp(convert_PLACES(index_{k}), (STEP)0, (STEP)size_of_{k} - 1) * (STEP)step_of_{k};
 """
-"""Eight dense items: a compiler makes no vectors where it does not know what pointers may meet."""
+"""Eight dense items: a compiler makes no vectors where it does not know what pointers may meet.
+
+AVX2 has no products, minima or arithmetic shifts of 64 bits: where they suffice, places have 32.
+"""
 FIND = """\
     const long given_{k} = LOAD_index_{k}(index_{k}_at + k * inner_index_{k});
     const long index_{k} = given_{k} + (wraps && given_{k} < 0 ? size_of_{k} : 0);
@@ -90,6 +95,8 @@ class Form(NamedTuple):
     columns: int
     dense: tuple[bool, ...]
     """Whether out and each index are dense along single items."""
+    narrow: bool
+    """Whether the places fit 32 bits."""
 
 
 def read_rows(source: Tensor, places: Places, out: Tensor) -> bool:
@@ -109,7 +116,8 @@ def read_rows(source: Tensor, places: Places, out: Tensor) -> bool:
     lies = (out, *places.indices)
     strides = tuple(broadcast_strides(shape, each.shape, each.stride()) for each in lies)
     dtypes = source.dtype, out.dtype, *places.dtypes
-    run, numbers = _prepared(device, dtypes, tuple(shape), (places.strides, *strides))
+    narrow = places.reach < 2**31
+    run, numbers = _prepared(device, dtypes, tuple(shape), (places.strides, *strides), narrow)
     indices = (index.data_ptr() for index in places.indices)
     noted = faults.record(device).data_ptr()
     run(source.data_ptr(), *indices, *places.numbers, noted, out.data_ptr(), *numbers)
@@ -120,7 +128,7 @@ def read_rows(source: Tensor, places: Places, out: Tensor) -> bool:
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(
     device: int, dtypes: tuple[torch.dtype, ...], shape: tuple[int, ...],
-    strides: tuple[tuple[int, ...], ...],
+    strides: tuple[tuple[int, ...], ...], narrow: bool,
 ) -> tuple[Run, tuple[int, ...]]:  # fmt: skip
     """Return a launch and its last numbers.
 
@@ -129,6 +137,7 @@ def _prepared(
         dtypes: of source, out and indices.
         shape: of the places.
         strides: of source, out and indices over it.
+        narrow: whether the places fit 32 bits.
     """
     source, out, *indices = dtypes
     if source is out and source.itemsize in BITS:
@@ -154,7 +163,7 @@ def _prepared(
     ]
     dense = tuple(step == 1 for step in (inner.value, *inner.indices))
     few = columns if columns < WIDTHS[-1] else max(w for w in WIDTHS if w <= columns)
-    form = Form(source, tuple(indices), out, few, dense if not columns else ())
+    form = Form(source, tuple(indices), out, few, dense if not columns else (), narrow)
     work = min(CHUNK, 1 << (inner.size - 1).bit_length())
     run = prepare_elementwise(device, _kernel(form, work), sizes, walked)
     if columns:
@@ -175,7 +184,9 @@ def _kernel(form: Form, work: int) -> Kernel:
         reads = [f"LOAD_index_{k}(index_{k}_at)" for k in numbers]
     else:
         many = MANY.replace("FIND\n", "".join(FIND_MANY.format(k=k) for k in numbers))
-        many = many.replace("ITEMS", ", ".join(f"LOAD_target(from.s{lane})" for lane in range(8)))
+        items = (f"LOAD_target(target_at + from.s{lane})" for lane in range(8))
+        many = many.replace("ITEMS", ", ".join(items)).replace("PLACES", "STEP8")
+        many = many.replace("STEP", "int" if form.narrow else "long")
         body = ITEMS.replace("FIND\n", "".join(FIND.format(k=k) for k in numbers))
         body = body.replace("MANY\n", many if all(form.dense) else "")
         reads = [f"LOAD_index_{k}(index_{k}_at + k * inner_index_{k})" for k in numbers]

@@ -40,6 +40,12 @@ class Places:
         common = faults.NUMBERS[self.operator], int(rule.wraps)
         return (*self.sizes, *self.steps, *self.dims, *common)
 
+    @property
+    def reach(self) -> int:
+        """More than the distance of any item from the target's first, and than any size."""
+        walked = zip((*self.shape, *self.sizes), (*self.strides, *self.steps), strict=True)
+        return max(self.sizes, default=0) + sum(max(n, 1) * abs(step) for n, step in walked)
+
     def moves(self) -> tuple[tuple[int, ...], ...]:
         """Return how the tensor and each index move along `shape`, in items."""
         rank = len(self.shape)

@@ -119,7 +119,8 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
         dtype: of the array.
         name: of the operand.
         at: index of the first item.
-        stride: distance of the items: "0" (all are one), "1" (dense), or an expression.
+        stride: distance of the items: "0" (all are one), "1" (dense), "-1" (dense, the first one
+            last), or an expression.
         width: items, an OpenCL vector's width.
         aligned: the promise.
     """
@@ -128,6 +129,9 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
     target = vector(dtype.value, width)
     if stride == "0":
         return f"({target})({dtype.load(name, at)})"
+    if stride == "-1":
+        backwards = "".join(f"{i:x}" for i in reversed(range(width)))
+        return f"({load(dtype, name, f'{at} - {width - 1}', '1', width)}).s{backwards}"
     if stride != "1":
         items = [dtype.load(name, f"{at} + {i} * {stride}") for i in range(width)]
         return f"({target})(" + ", ".join(items) + ")"

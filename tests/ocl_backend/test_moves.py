@@ -11,6 +11,10 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor
 
+from ocl_backend.kernels import elementwise
+from ocl_backend.kernels.gathered_rows import Form, _kernel
+from ocl_backend.kernels.places import Places
+from ocl_backend.ops.tensor.shape import _flipping
 from tests.ocl_backend.cpu_twin import place
 
 aten = torch.ops.aten
@@ -122,3 +126,44 @@ def test_sums_into_a_turned_target_and_gathers_of_eight(device: Any) -> None:
     wrong = torch.tensor([1] * 9 + [33] + [2] * 9, device=place(device))
     with pytest.raises((IndexError, RuntimeError), match="out of range"):
         line.to(place(device)).index_select(0, wrong).cpu()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float32, torch.bool, torch.complex64], ids=str
+)
+def test_items_turn_round(device: Any, dtype: Any) -> None:
+    for shape in ((245,), (7, 101), (300, 3), (5, 7, 9), (1,), ()):
+        x = torch.randn(shape).mul(3).to(dtype)
+        wide = torch.cat([x, x], -1)[..., 1:] if shape else x
+        for given in (x, x.mT if len(shape) > 1 else x, wide):
+            for dims in ((0,), (-1,), (0, -1)) if len(shape) > 1 else ((0,), ()):
+                ours = given.to(place(device)).flip(dims)
+                assert torch.equal(ours.cpu(), given.flip(dims))
+
+
+def test_a_processor_turns_rows_round_by_vectors(device: Any) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("vectors of sixteen are a processor's")
+    text = elementwise.source(_flipping(torch.int16), 1, ("-1", "1"), 16, 1, False, True)
+    assert "(vload16(0, self_data + self_at - 15)).sfedcba9876543210" in text
+
+
+def test_places_that_need_64_bits_are_found_in_64(device: Any) -> None:
+    def text(narrow: bool) -> str:
+        one = torch.float32
+        form = Form(one, (torch.int64,), one, 0, (True, True), narrow)
+        return _kernel(form, 1024).body
+
+    assert "int8 from" in text(True) and "long8 from" not in text(True)
+    assert "long8 from" in text(False) and "(int)" not in text(False)
+    x, index = torch.randn(33), torch.randint(33, (21,))
+    there, at = x.to(place(device)), index.to(place(device))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Places, "reach", 2**31)
+        assert torch.equal(there[at].cpu(), x[index])
+
+
+def test_places_reach_as_far_as_their_items(device: Any) -> None:
+    index = torch.zeros(3, 4, dtype=torch.int64)
+    places = Places((3, 4), (0, 1), (index,), (50,), (4,), (0,), "gather")
+    assert 49 * 4 + 3 <= places.reach < 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
+from ocl_backend.kernels.dimensions import collapse
+from ocl_backend.kernels.elementwise import ItemSharing, source
+from ocl_backend.ops.math import complex_kernels
 from tests.ocl_backend.cpu_twin import agree, ocl, place, refuse_alike
 
 COMPLEX: dict[str, Callable[..., Any]] = {
@@ -28,6 +32,9 @@ COMPLEX: dict[str, Callable[..., Any]] = {
     "in place": lambda x, y: x.clone().mul_(y),
     "by itself": lambda x, y: x.clone().div_(x),
     "turned": lambda x, y: x.mT * y.mT,
+    "cut out": lambda x, y: x[:, 1:9] * y[:, ::2][:, :1],
+    "lengths": lambda x, y: x.abs(),
+    "angles": lambda x, y: x.mT.angle(),
 }
 
 
@@ -46,12 +53,23 @@ def test_an_exponential_of_infinite_parts(device: Any) -> None:
     agree(device, torch.exp, numbers)
 
 
-def test_a_product_of_complex_numbers_is_one_launch(device: Any) -> None:
+@pytest.mark.parametrize("call", [lambda x: x * x, torch.abs, torch.angle])
+def test_a_call_of_complex_numbers_is_one_launch(device: Any, call: Any) -> None:
     x = torch.randn(33, dtype=torch.complex64).to(place(device))
-    _ = x * x
+    call(x)
     with ocl.profile(file=None) as profile:
-        _ = x * x
+        call(x)
     assert len(profile.commands) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_processor_computes_with_vectors_of_complex_numbers(device: Any, dtype: Any) -> None:
+    layout = collapse((500,), [(1,)] * 3)
+    kernel = complex_kernels._kernel("mul", dtype, (True, True))
+    width = ItemSharing.of(layout, replace(device.limits, kind="cpu"), kernel).width
+    assert width == 8
+    text = source(kernel, 1, ("1", "1", "1"), width, 1, False, True)
+    assert "vload16(0, a_data + 2 * (long)a_at)" in text
 
 
 def test_positions_of_triangles(device: Any) -> None:

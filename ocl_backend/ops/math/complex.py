@@ -162,12 +162,14 @@ def exp(x: Tensor) -> Parts:
 
 def abs_(x: Tensor) -> Tensor:
     """Return the absolute value, a real tensor."""
-    return torch.hypot(x.real, x.imag)
+    found = computed("abs", x)
+    return torch.hypot(x.real, x.imag) if found is None else found
 
 
 def angle(x: Tensor) -> Tensor:
     """Return the angle in radians, a real tensor."""
-    return torch.atan2(x.imag, x.real)
+    found = computed("angle", x)
+    return torch.atan2(x.imag, x.real) if found is None else found
 
 
 def sgn(x: Tensor) -> Parts:

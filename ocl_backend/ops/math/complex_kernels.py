@@ -1,4 +1,4 @@
-"""Arithmetic on complex numbers by one launch: pairs of reals in, a pair out.
+"""Arithmetic on complex numbers by one launch: pairs of reals in, pairs or reals out.
 
 `complex` composes of real kernels whatever has no kernel here.
 """
@@ -13,35 +13,40 @@ from torch import Tensor
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import broadcast_shapes, broadcast_strides
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
+from ocl_backend.kernels.vectors import SIGNED
 
 REALS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Dtypes of the parts. Parts in 16 bits are rounded after each operation, as on the CPU."""
 
 EXP = """\
 const T length = exp(p), turned = length == (T)0 ? (T)0 : q;  // 0 has no angle
-const bool endless = isinf(p) && !isfinite(turned);
-const T real = endless ? length : length * cos(turned);
-const T imaginary = turned == (T)0 ? turned : length * sin(turned);
+const R endless = isinf(p) && !isfinite(turned);
+const T out_real = endless ? length : length * cos(turned);
+const T out_imaginary = turned == (T)0 ? turned : length * sin(turned);
 """
 DIV = """\
 const T unit = fmax(fabs(r), fabs(s)), u = r / unit, v = s / unit;  // a square could overflow
 const T square = (u * u + v * v) * unit;
-const T real = (p * u + q * v) / square, imaginary = (q * u - p * v) / square;
+const T out_real = (p * u + q * v) / square, out_imaginary = (q * u - p * v) / square;
 """
 BODIES = {
-    "add": "const T real = p + r, imaginary = q + s;\n",
-    "sub": "const T real = p - r, imaginary = q - s;\n",
-    "mul": "const T real = p * r - q * s, imaginary = p * s + q * r;\n",
+    "add": "const T out_real = p + r, out_imaginary = q + s;\n",
+    "sub": "const T out_real = p - r, out_imaginary = q - s;\n",
+    "mul": "const T out_real = p * r - q * s, out_imaginary = p * s + q * r;\n",
     "div": DIV,
-    "neg": "const T real = -p, imaginary = -q;\n",
+    "neg": "const T out_real = -p, out_imaginary = -q;\n",
     "exp": EXP,
-    "complex": "const T real = p, imaginary = r;\n",
-    "polar": "const T real = p * cos(r), imaginary = p * sin(r);\n",
+    "complex": "const T out_real = p, out_imaginary = r;\n",
+    "polar": "const T out_real = p * cos(r), out_imaginary = p * sin(r);\n",
+    "abs": "const T out = hypot(p, q);\n",
+    "angle": "const T out = atan2(q, p);\n",
 }
 """Of p + iq and r + is; q or s is 0 where an operand is real."""
-OF_REALS = {"mul": "const T real = p * r, imaginary = q * r;\n",
-            "div": "const T real = p / r, imaginary = q / r;\n"}  # fmt: skip
+OF_REALS = {"mul": "const T out_real = p * r, out_imaginary = q * r;\n",
+            "div": "const T out_real = p / r, out_imaginary = q / r;\n"}  # fmt: skip
 """The same where the second operand is real: 0 times infinity is never added."""
+TO_REALS = ("abs", "angle")
+"""Those whose result is real."""
 
 
 def computed(name: str, *operands: Tensor, out: Tensor | None = None) -> Tensor | None:
@@ -63,18 +68,17 @@ def computed(name: str, *operands: Tensor, out: Tensor | None = None) -> Tensor 
     shape = broadcast_shapes(*(x.shape for x in operands))
     if out is None:
         lead = next((x for x in operands if x.shape == shape), None)
-        dtype = torch.promote_types(real, torch.complex64)
+        dtype = real if name in TO_REALS else torch.promote_types(real, torch.complex64)
         out = (
             torch.empty(shape, dtype=dtype, device=device) if lead is None
             else torch.empty_like(lead, dtype=dtype)
         )  # fmt: skip
     given = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in operands]
-    written = torch.view_as_real(out)
-    walked = {"out": written.stride()[:-1]}
-    for label, x in zip("ab", given, strict=False):
-        is_pair = x.dim() > operands["ab".index(label)].dim()
-        sizes, steps = (x.shape[:-1], x.stride()[:-1]) if is_pair else (x.shape, x.stride())
-        walked[label] = broadcast_strides(shape, sizes, steps)
+    written = torch.view_as_real(out) if out.is_complex() else out
+    walked = {"out": out.stride()}
+    for label, x, pairs in zip("ab", operands, given, strict=False):
+        steps = (step // 2 for step in pairs.stride()[:-1]) if x.is_complex() else x.stride()
+        walked[label] = broadcast_strides(shape, x.shape, tuple(steps))
     kernel = _kernel(name, real, tuple(x.is_complex() for x in operands))
     launch(kernel, shape, (*given, written), walked)
     return out
@@ -84,14 +88,12 @@ def computed(name: str, *operands: Tensor, out: Tensor | None = None) -> Tensor 
 def _kernel(name: str, real: torch.dtype, pairs: tuple[bool, ...]) -> Kernel:
     body = ""
     for label, names, is_pair in zip("ab", ("pq", "rs"), pairs, strict=False):
-        at = f"LOAD_{label}({label}_at"
-        imaginary = f"{at} + 1)" if is_pair else "(T)0"
-        body += f"const T {names[0]} = {at}), {names[1]} = {imaginary};\n"
+        parts = (f"{label}_real", f"{label}_imaginary") if is_pair else (label, "(T)0")
+        body += f"const T {names[0]} = {parts[0]}, {names[1]} = {parts[1]};\n"
     body += OF_REALS.get(name, BODIES[name]) if pairs == (True, False) else BODIES[name]
-    body += "STORES_out(out_at, ((VALUE2)(real, imaginary)))"
     value = dtype_of(real).value
-    operands = [Operand(label, real, "address") for label, _ in zip("ab", pairs, strict=False)]
-    return Kernel(
-        f"complex_{name}", value, (*operands, Operand("out", real, "address", items=2)),
-        body.replace("VALUE", value), scalar_only=True,
-    )  # fmt: skip
+    operands = [
+        Operand(label, real, is_pair=pair) for label, pair in zip("ab", pairs, strict=False)
+    ]
+    out = Operand("out", real, "output", is_pair=name not in TO_REALS)
+    return Kernel(f"complex_{name}", value, (*operands, out), body, truth=SIGNED[value])

@@ -6,7 +6,7 @@ Views are the shim's; padding, repeating and stacking reach these or `copy_` by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import accumulate
 from typing import Any
 
@@ -16,7 +16,8 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous_strides
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch, prepare_elementwise
+from ocl_backend.kernels.elementwise import Kernel, Operand, launch, prepare_elementwise
+from ocl_backend.kernels.gathered_rows import BITS
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import read
 from ocl_backend.kernels.selected import are_selected, items, positions
@@ -149,20 +150,15 @@ def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
     if not x.numel():
         return out
     steps = [-step if dim in flipped else step for dim, step in enumerate(x.stride())]
-    start = sum((x.shape[dim] - 1) * x.stride(dim) for dim in flipped if x.dim())
-    kernel = Kernel(
-        "flip",
-        dtype_of(x.dtype).value,
-        (
-            Operand("self", x.dtype, "address"),
-            Scalar("start", "long"),
-            Operand("out", x.dtype, "output"),
-        ),
-        "const T out = LOAD_self(self_at + start);",
-        scalar_only=True,
-    )
-    launch(kernel, x.shape, (x, start, out), {"self": steps})
+    begin = x[tuple(slice(-1, None) if dim in flipped else slice(1) for dim in range(x.dim()))]
+    launch(_flipping(BITS.get(x.itemsize, x.dtype)), x.shape, (begin, out), {"self": steps})
     return out
+
+
+@cache
+def _flipping(dtype: torch.dtype) -> Kernel:
+    operands = Operand("self", dtype), Operand("out", dtype, "output")
+    return Kernel("flip", dtype_of(dtype).value, operands, "const T out = self;")
 
 
 def nonzero(x: Tensor) -> Tensor:
