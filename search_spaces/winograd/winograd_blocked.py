@@ -5,7 +5,8 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 
 from __future__ import annotations
 
-from oclgen.families.winograd.winograd_common import geometry, known_tiles
+from oclgen.families.winograd.winograd_geometry import geometry
+from oclgen.families.winograd.winograd_products import best_tilings
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import BOTH, Values
@@ -16,10 +17,14 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     if limits.kind == "gpu":
         return {}
     width, units = limits.native_float_width, limits.compute_units
-    rows = geometry(problem, 2).batch * geometry(problem, 2).tiles_h
+    tilings = best_tilings(problem)
+    sizes = geometry(problem, *(tilings[-1] if tilings else (2,)))
+    rows = sizes.batch * sizes.tiles_h
     return {
         # 6 multiplies least, but its transforms cost more and its error is three times that of 4
-        "out_tile": known_tiles(problem),
+        "out_tile": tuple(dict.fromkeys(one.out_tile for one in tilings)),
+        # of a filter of seven rows and more blocks multiply less than the whole
+        "taps": tuple(dict.fromkeys(one.taps for one in tilings)),
         # a block's V should stay in the second cache; whole images where they are small
         "tile_rows": tuple(r for r in (1, 2, 3, 4, 6, 8, 16) if r <= rows),
         # 7 and 14 divide the tiles of 14, 28, 56, ... pixels; the others fill the registers

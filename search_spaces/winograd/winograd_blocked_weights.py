@@ -6,7 +6,7 @@ The family's `why_not` says what is valid, and its `guesses` say where to begin.
 from __future__ import annotations
 
 from oclgen.families.winograd.winograd_blocked_weights import guesses
-from oclgen.families.winograd.winograd_common import known_tiles
+from oclgen.families.winograd.winograd_products import best_tilings
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem
 from search_spaces.values import Values
@@ -16,10 +16,11 @@ def values(problem: ConvProblem, limits: Limits) -> Values:
     """Return the values worth trying for each parameter; none on GPUs."""
     if limits.kind == "gpu":
         return {}
-    found = guesses(problem, limits)
+    found, tilings = guesses(problem, limits), best_tilings(problem)
     units = limits.compute_units
     return {
-        "out_tile": known_tiles(problem),
+        "out_tile": tuple(dict.fromkeys(one.out_tile for one in tilings)),
+        "taps": tuple(dict.fromkeys(one.taps for one in tilings)),
         "item_k": tuple(sorted({4, 6, 7, 8, 12, 14, *(one.item_k for one in found)})),
         "vec": tuple(dict.fromkeys((limits.native_float_width, *(one.vec for one in found)))),
         "vecs": (1, 2, 3),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from oclgen.families import FAMILIES
+from oclgen.families import FAMILIES, families_for, suitable_configs
 from oclgen.limits import Limits
 from oclgen.predictor import gpus
 from oclgen.predictor.features import of_variant
-from oclgen.problem import ConvProblem, GemmProblem, Problem
+from oclgen.predictor.model import predict
+from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, GemmProblem, Memory, Problem
 from oclgen.variant import Variant
 
 GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
@@ -61,6 +63,26 @@ def test_the_tiles_of_the_product_within_winograd_are_known() -> None:
     told = of_variant(layer, Variant("winograd_staged", FAMILIES["winograd_staged"].DEFAULT), GPU)
     assert "config tile_k" in told
     assert told["used of m"] > 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_large_filters_are_chosen_in_blocks(direction: Direction, layout: Memory) -> None:
+    """Of all first guesses the model takes that which multiplies a fifth, and copies more."""
+    layer = ConvProblem(
+        16, 128, 24, 24, 128, 9, 9, pad_h=4, pad_w=4, direction=direction, layout=layout
+    )
+    able = replace(GPU, instructions=frozenset({"cp_async"}))
+    for limits in (GPU, able):
+        firsts = [
+            Variant(family.NAME, config)
+            for family in families_for(layer)
+            for config in islice(suitable_configs(family, layer, limits), 1)
+        ]
+        times = predict(layer, firsts, limits)
+        assert times is not None
+        chosen = firsts[times.index(min(times))]
+        assert chosen.values().get("taps"), chosen.to_text()
 
 
 def test_patches_say_what_they_waste_and_read() -> None:

@@ -24,7 +24,7 @@ LAYER = ConvProblem(
 )
 CHANGES: dict[str, Any] = {
     "out_tile": 2, "item_k": 3, "vec": 4, "vecs": 2, "loop_k": 2, "loop_c": 2, "tile": 16,
-    "workers": 2, "split": 3,
+    "workers": 2, "split": 3, "taps": 3,
 }  # fmt: skip
 SHAPES = tuple(
     replace(shape, direction="bwd_weights", layout="nhwc")
@@ -39,6 +39,9 @@ SHAPES = tuple(
         ConvProblem(2, 8, 7, 9, 6, 5, 5, pad_h=2, pad_w=1),
         ConvProblem(1, 4, 10, 9, 6, 6, 6, pad_h=3),
         ConvProblem(1, 7, 9, 12, 4, 7, 7, pad_h=3, pad_w=3),
+        # blocks of the filter that hang over
+        ConvProblem(2, 5, 13, 11, 4, 9, 7, pad_h=4, pad_w=3),
+        ConvProblem(1, 6, 12, 14, 5, 11, 11, pad_h=5, pad_w=5),
     )
 )
 
@@ -51,15 +54,17 @@ def check(device: Device, problem: ConvProblem, config: blocked.Config) -> None:
 
 def default_of(problem: ConvProblem) -> blocked.Config:
     """The family's default, with tiles that the filter has."""
+    if problem.kernel_h > 7:
+        return replace(blocked.DEFAULT, taps=3)
     tiles = {2: 3, 4: 3, 6: 3, 7: 2}
     return replace(blocked.DEFAULT, out_tile=tiles.get(problem.kernel_h, 4))
 
 
 def test_every_parameter_changes_the_plan() -> None:
-    base = blocked.DEFAULT
+    base, layer = blocked.DEFAULT, replace(LAYER, kernel_h=5, kernel_w=5)
     assert set(CHANGES) == {field.name for field in fields(base)}
     for parameter, value in CHANGES.items():
-        plans = (blocked.plan(LAYER, one) for one in (base, replace(base, **{parameter: value})))
+        plans = (blocked.plan(layer, one) for one in (base, replace(base, **{parameter: value})))
         before, after = ([one.source for one in plan.launches] for plan in plans)
         assert before != after, parameter
 

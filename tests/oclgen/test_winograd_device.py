@@ -11,18 +11,22 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oclgen.families import FAMILIES
+from oclgen.families.gemm import gemm_async
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import KIB, Limits
-from oclgen.measuring.measure import TOLERANCE, compare
+from oclgen.measuring.measure import TOLERANCE, Bench, compare
 from oclgen.measuring.reference import random_inputs, reference
 from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
 from oclgen.problem import DIRECTIONS, LAYOUTS, ConvProblem, Direction, Memory
+from oclgen.variant import Variant
 from tests.oclgen.channels_last import difference
+from tests.oclgen.cp_async_in_c import in_plain_c
 from tests.oclgen.winograd_cases import (
     BASES,
     BLOCKED,
     CONFIGS,
+    CUT,
     DIRECTED,
     EPILOGUES,
     EVEN,
@@ -91,6 +95,29 @@ def test_blocks_of_other_filters(
     assert not run(device, asked, replace(config, filters_inside=False, item_k=16, vec_k=16))[1]
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("problem", "tiling"), CUT, ids=label)
+def test_filters_that_are_cut_into_blocks(
+    device: Device,
+    problem: ConvProblem,
+    tiling: tuple[int, int],
+    direction: Direction,
+    layout: Memory,
+) -> None:
+    """Blocks that hang over, in all directions; w by its strides, and channels of few vectors."""
+    asked = replace(problem, direction=direction, layout=layout, bias=direction == "fwd")
+    tiles: dict[str, Any] = {"out_tile": tiling[0], "taps": tiling[1]}
+    if direction == "bwd_weights":
+        assert_right(device, asked, replace(WEIGHTS, **tiles))
+        return
+    assert_right(device, asked, replace(STAGED, **tiles))
+    for inside in (False, True):
+        config = replace(BLOCKED, **tiles, item_k=4, filters_inside=inside)
+        assert not run(device, asked, config)[1]
+
+
 @pytest.mark.parametrize(("problem", "out_tile"), PIXELS, ids=label)
 def test_images_in_channels_last(device: Device, problem: ConvProblem, out_tile: int) -> None:
     base: Any = WEIGHTS if problem.direction == "bwd_weights" else STAGED
@@ -151,6 +178,34 @@ def test_tensors_may_start_inside_their_storage(device: Device, config: Any) -> 
 def test_any_valid_config(device: Device, problem: ConvProblem, config: Any) -> None:
     assume(config.why_not(problem, CPU) is None)
     assert_right(device, problem, config)
+
+
+def test_sums_of_many_blocks_keep_their_digits(device: Device) -> None:
+    """Products of 576 channels of blocks are summed in two parts, where errors allow 512."""
+    problem = ConvProblem(1, 64, 8, 8, 8, 9, 9, pad_h=4, pad_w=4)
+    halves = STAGED_PRODUCT.replace("split_k=1", "split_k=2")
+    for config in (
+        replace(BLOCKED, out_tile=6, taps=3),
+        replace(STAGED, out_tile=6, taps=3, gemm=halves),
+    ):
+        assert_right(device, problem, config)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_products_by_copies_ahead(device: Device, direction: Direction, layout: Memory) -> None:
+    """By `cp.async` where the device has it, else in plain C; U, V and M in place of operands."""
+    problem = replace(CUT[0][0], direction=direction, layout=layout)
+    base: Any = WEIGHTS if direction == "bwd_weights" else STAGED
+    product = replace(gemm_async.DEFAULT, tile_m=16, tile_n=32, local_m=4)
+    config = replace(base, out_tile=6, taps=3, gemm=Variant("gemm_async", product).to_text())
+    able = replace(GPU, instructions=frozenset({"cp_async"}))
+    assert config.why_not(problem, able) is None, config.why_not(problem, able)
+    plan = FAMILIES[family_of(config)].plan(problem, config)
+    if "cp_async" not in device.limits.instructions:
+        plan = in_plain_c(plan)
+    measured = Bench(device, problem).measure(plan, limit_ms=0.0)
+    assert not measured.reason, measured.reason
 
 
 @pytest.mark.parametrize(("out_tile", "bound"), [(2, 8e-7), (4, 3e-6), (6, 9e-6)])

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from oclgen.families import FAMILIES, TRANSFORMING, families_for
 from oclgen.families.gemm import gemm_register
 from oclgen.families.winograd.winograd_blocked import phases
-from oclgen.families.winograd.winograd_common import geometry, pixels_group
+from oclgen.families.winograd.winograd_geometry import geometry
+from oclgen.families.winograd.winograd_inputs import pixels_group
 from oclgen.limits import KIB, Limits
 from oclgen.plan import Buffer, Plan
-from oclgen.problem import DIRECTIONS, ConvProblem
+from oclgen.problem import DIRECTIONS, ConvProblem, Direction
 from oclgen.variant import Variant
 from search_spaces.space import seeds_of, space_of
 from tests.oclgen.winograd_cases import (
@@ -42,7 +43,7 @@ LAYER = ConvProblem(8, 64, 56, 56, 64, 3, 3, pad_h=1, pad_w=1)
 CHANGES: dict[str, dict[str, Any]] = {
     "winograd_blocked": {
         "out_tile": 2, "tile_rows": 3, "item_t": 4, "item_k": 4, "vec_k": 2, "unroll_c": 2,
-        "workers": 3, "split_k": 2, "filters_inside": True,
+        "workers": 3, "split_k": 2, "filters_inside": True, "taps": 3,
     },
     "winograd_fused": {
         "out_tile": 2, "tile_t": 16, "tile_k": 16, "tile_c": 4, "item_t": 4, "item_k": 4,
@@ -50,10 +51,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "winograd_staged": {
         "out_tile": 2, "vec_t": 4, "local_t": 8, "vec_k": 2, "local_k": 4,
-        "gemm": STAGED_PRODUCT,
+        "gemm": STAGED_PRODUCT, "taps": 3,
     },
     "winograd_weights": {
         "out_tile": 2, "slice_t": 32, "local_t": 8, "local_c": 4, "gemm": REGISTER,
+        "taps": 3,
     },
 }  # fmt: skip
 GRADIENT = replace(ODD, direction="bwd_weights")
@@ -66,7 +68,9 @@ def texts(plan: Plan) -> list[str]:
 @pytest.mark.parametrize("base", [*BASES.values(), WEIGHTS], ids=family_of)
 def test_every_parameter_changes_the_text(base: Any) -> None:
     family = FAMILIES[family_of(base)]
-    problem = GRADIENT if base is WEIGHTS else ODD
+    kernel = 3 if base is FUSED else 5
+    direction: Direction = "bwd_weights" if base is WEIGHTS else "fwd"
+    problem = replace(ODD, kernel_h=kernel, kernel_w=kernel, direction=direction)
     assert set(CHANGES[family.NAME]) == {field.name for field in fields(base)}
     before = texts(family.plan(problem, base))
     for name, value in CHANGES[family.NAME].items():
@@ -159,15 +163,16 @@ def test_defaults_serve_the_smallest_device(family: str) -> None:
         assert FAMILIES[family].DEFAULT.why_not(problem, SMALLEST) is None
 
 
-def test_they_serve_square_filters_of_two_to_seven_rows() -> None:
+def test_they_serve_filters_of_two_rows_and_more() -> None:
     others: list[dict[str, Any]] = [
         {"kernel_h": 1}, {"stride_w": 2}, {"dilation_h": 2}, {"groups": 4}, {"pad_h": 3},
         {"direction": "bwd_weights"},
     ]  # fmt: skip
-    for kernel in range(1, 10):
+    for kernel in (1, 2, 3, 7, 8, 13):
         wide = replace(ODD, kernel_h=kernel, kernel_w=kernel, pad_h=0, pad_w=0)
         for family in ("winograd_blocked", "winograd_staged"):
-            assert FAMILIES[family].serves(wide) == (2 <= kernel <= 7)
+            assert FAMILIES[family].serves(wide) == (kernel >= 2)
+            assert FAMILIES[family].serves(replace(wide, kernel_w=5)) == (kernel >= 2)
         assert FAMILIES["winograd_fused"].serves(wide) == (kernel == 3)
     for family in BASES:
         assert FAMILIES[family].serves(ODD)
@@ -179,11 +184,20 @@ def test_tiles_of_64_points_sum_no_more_than_their_errors_allow(
     kernel: int, out_tile: int, most: int
 ) -> None:
     layer = replace(ODD, kernel_h=kernel, kernel_w=kernel)
-    for config in (replace(BLOCKED, out_tile=out_tile), replace(STAGED, out_tile=out_tile)):
-        assert config.why_not(replace(layer, in_channels=most), CPU) is None
-        reason = config.why_not(replace(layer, in_channels=most + 1), CPU)
-        assert reason is not None
-        assert str(most + 1) in reason
+    full, over = (replace(layer, in_channels=count) for count in (most, most + 1))
+    staged = replace(STAGED, out_tile=out_tile)
+    assert staged.why_not(full, CPU) is None
+    reason = staged.why_not(over, CPU)
+    assert reason is not None
+    assert str(most + 1) in reason
+    halves = replace(staged, gemm=staged.gemm.replace("split_k=1", "split_k=2"))
+    assert halves.why_not(over, CPU) is None
+    summed = [
+        FAMILIES["winograd_blocked"].plan(one, replace(BLOCKED, out_tile=out_tile)).launches[-1]
+        for one in (full, over)
+    ]
+    added = f"min({most // 2 + 1}, CHANNELS - c)"
+    assert [added in launch.source for launch in summed] == [False, True]
     large = replace(
         layer, batch=64, height=64, width=64, in_channels=64, out_channels=64,
         direction="bwd_weights",
@@ -191,6 +205,56 @@ def test_tiles_of_64_points_sum_no_more_than_their_errors_allow(
     guessed = list(FAMILIES["winograd_weights"].guesses(large, GPU))
     assert all(one.slice_t <= most for one in guessed if one.out_tile == out_tile)
     assert any(one.out_tile == out_tile for one in guessed)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_large_filters_are_cut_where_blocks_multiply_less(direction: Direction) -> None:
+    """A product between transforms has the channels of all blocks, in slices that keep digits."""
+    for kernel, cut in ((3, False), (5, False), (7, True), (9, True), (11, True)):
+        layer = replace(LAYER, kernel_h=kernel, kernel_w=kernel, direction=direction)
+        name = "winograd_weights" if direction == "bwd_weights" else "winograd_staged"
+        best = next(one for one in FAMILIES[name].guesses(layer, GPU))
+        assert best.why_not(layer, GPU) is None
+        assert (best.taps > 0) == cut
+        geo = best.geometry(layer)
+        assert geo.summed == 64 * (-(-kernel // (best.taps or kernel))) ** 2
+        assert best.multiplied(layer) < 1 / 3
+        on_cpu = replace(layer, layout="nhwc" if direction == "bwd_weights" else "nchw")
+        name = "winograd_blocked_weights" if direction == "bwd_weights" else "winograd_blocked"
+        best = next(one for one in FAMILIES[name].guesses(on_cpu, CPU))
+        assert best.why_not(on_cpu, CPU) is None
+        assert (best.taps > 0) == cut
+
+
+def test_products_of_points_are_copied_ahead_where_a_gpu_can() -> None:
+    """Where tiles of `cp.async` fit the product, the first guess and the space have them."""
+    able = replace(GPU, instructions=frozenset({"cp_async"}))
+    for direction in DIRECTIONS:
+        layer = replace(LAYER, out_channels=128, in_channels=128, direction=direction)
+        name = "winograd_weights" if direction == "bwd_weights" else "winograd_staged"
+        firsts = [next(iter(FAMILIES[name].guesses(layer, one))) for one in (GPU, able)]
+        assert [one.gemm.partition(":")[0] for one in firsts] == ["gemm_staged", "gemm_async"]
+        assert "cp_async" in str(firsts[1].why_not(layer, GPU))
+        assert any("gemm_async" in str(one.gemm) for one in seeds_of(name, layer, able))
+        assert len(space_of(name, layer, able)) > len(space_of(name, layer, GPU))
+
+
+@pytest.mark.parametrize(
+    ("sides", "taps", "words"),
+    [
+        ((9, 9), 0, ("blocks of 9 taps",)),
+        ((9, 9), 9, ("taps=9", "9 rows")),
+        ((9, 9), 2, ("kernels of 2", "5, 7")),
+        ((3, 5), 0, ("3x5", "no square")),
+        ((3, 5), 1, ("taps=1",)),
+    ],
+)
+def test_refusals_of_blocks(sides: tuple[int, int], taps: int, words: tuple[str, ...]) -> None:
+    problem = replace(ODD, kernel_h=sides[0], kernel_w=sides[1])
+    for base in (BLOCKED, STAGED):
+        reason = replace(base, taps=taps).why_not(problem, CPU)
+        assert reason is not None
+        assert all(word in reason for word in words), reason
 
 
 def test_backward_data_swaps_roles_and_padding() -> None:

@@ -15,7 +15,7 @@ from oclgen.families.winograd import winograd_blocked as blocked
 from oclgen.families.winograd import winograd_fused as fused
 from oclgen.families.winograd import winograd_staged as staged
 from oclgen.families.winograd import winograd_weights as weights
-from oclgen.families.winograd.winograd_common import OUT_TILES
+from oclgen.families.winograd.winograd_geometry import OUT_TILES
 from oclgen.measuring.measure import Bench
 from oclgen.opencl.device import Device
 from oclgen.problem import DTYPES, ConvProblem
@@ -48,6 +48,13 @@ OTHER_FILTERS = (
     (ConvProblem(1, 3, 12, 9, 2, 7, 7, pad_h=3, pad_w=1, direction="bwd_weights"), 2),
 )
 """Filters that are not 3x3, which `winograd_fused` does not serve: problem and out_tile."""
+CUT = (
+    (ConvProblem(2, 3, 9, 11, 5, 9, 9, pad_h=4, pad_w=4), (6, 3)),
+    (ConvProblem(1, 5, 12, 9, 7, 7, 7, pad_h=3, pad_w=2), (5, 4)),
+    (ConvProblem(2, 4, 13, 11, 4, 5, 8, pad_h=2, pad_w=7), (4, 3)),
+    (ConvProblem(1, 6, 14, 12, 3, 11, 10, pad_h=5), (4, 5)),
+)
+"""Filters that are cut into blocks, which they fill or not, with out_tile and taps of a block."""
 PIXELS = tuple(
     (replace(p, layout="nhwc"), out_tile)
     for p, out_tile in (
@@ -103,9 +110,11 @@ def family_of(config: Any) -> str:
 
 
 def label(case: Any) -> str:
-    """Return a test's name for a problem or a config."""
+    """Return a test's name for a problem, a tiling or a config."""
     if isinstance(case, int):
         return f"F{case}"
+    if isinstance(case, tuple):
+        return "F{}x{}".format(*case)
     return case.key() if isinstance(case, ConvProblem) else family_of(case)
 
 

@@ -28,6 +28,9 @@ bias, residual   what is added: by filter, and as the target lies
 dtype, activation   storage types and epilogue
 input_axes, output_axis, filter_tile   functions of the transforms
 given            names of sizes that are arguments, since the batch is free
+cut              the filter is cut into blocks: CHANNELS has the SOURCE_CHANNELS of each block, of the first block
+                 first, and block (i, j) reads TAPS * i rows and TAPS * j columns further on
+chunk            channels whose products a sum in registers adds, so that it keeps its digits; 0: all
 store_channels   text of the function that stores filters of a pixel, for pixels
 phases, phase_names       statements that pick every out_tile-th pixel, and their results
 </%doc>
@@ -38,6 +41,7 @@ phases, phase_names       statements that pick every out_tile-th pixel, and thei
 <%
     vectors = range(item_k // vec_k)
     transposed = pixels.transposed
+    source_c = "SOURCE_CHANNELS" if cut else "CHANNELS"
     filter_at = "k" if in_pixels else "(long)k * (OUT_H * OUT_W)"
     last_k = f"min(k0 + {item_k}, FILTERS)" if edge_k else f"k0 + {item_k}"
 %>\
@@ -79,8 +83,8 @@ static inline ${vector(vec_k)} zip_high(const ${vector(vec_k)} a, const ${vector
 static void input_tile(
     __global const elem_t *image, const int row, const int column, __global float *v)
 {
-    for (int first = 0; first < CHANNELS; first += ${vec_c}) {
-        const int c = min(first, CHANNELS - ${vec_c}); /* the last vector overlaps the one before */
+    for (int first = 0; first < ${source_c}; first += ${vec_c}) {
+        const int c = min(first, ${source_c} - ${vec_c}); /* the last vector overlaps the one before */
         ${vector(vec_c)} d[POINTS];
 #pragma unroll
         for (int i = 0; i < IN_TILE; ++i) {
@@ -89,7 +93,7 @@ static void input_tile(
             for (int j = 0; j < IN_TILE; ++j) {
                 d[i * IN_TILE + j] = 0.0f;
                 if (is_row && (uint)(column + j) < IN_W) {
-                    d[i * IN_TILE + j] = LOAD${vec_c}(image + ((row + i) * IN_W + column + j) * CHANNELS + c);
+                    d[i * IN_TILE + j] = LOAD${vec_c}(image + ((row + i) * IN_W + column + j) * ${source_c} + c);
                 }
             }
         }
@@ -129,6 +133,9 @@ static void input_row(
             ${store(vec_x, "d[i]", "lines + i * LINE + PAD_W + column")};
         }
     }
+% if cut:
+    for (int b = 0; b < BLOCKS_W; ++b, lines += TAPS, v += SOURCE_CHANNELS * V_TILES)
+% endif
     for (int t = 0; t < TILES_W; t += ${vec_t}) {
 #pragma unroll
         for (int i = 0; i < IN_TILE; ++i) {
@@ -156,7 +163,7 @@ static void input_row(
         __global const float *a = v + t${" * V_TILE" if in_pixels else ""};
         __global const float *b = u;
 #pragma unroll ${unroll_c}
-        for (int c = 0; c < CHANNELS; ++c, a += ${"1" if in_pixels else "V_TILES"}, b += ${item_k}) {
+        for (int c = 0; c < ${"channels" if chunk else "CHANNELS"}; ++c, a += ${"1" if in_pixels else "V_TILES"}, b += ${item_k}) {
 % for j in vectors:
             const ${vector(vec_k)} b${j} = ${load(vec_k, f"b + {j * vec_k}")};
 % endfor
@@ -168,13 +175,25 @@ static void input_row(
         }
 % for i in range(count):
 % for j in vectors:
-        ${store(vec_k, f"acc{i}_{j}", f"m + (t + {i}) * {item_k} + {j * vec_k}")};
+<% place = f"m + (t + {i}) * {item_k} + {j * vec_k}" %>\
+% if chunk:
+        if (more) {
+            acc${i}_${j} += ${load(vec_k, place)};
+        }
+% endif
+        ${store(vec_k, f"acc{i}_{j}", place)};
 % endfor
 % endfor
 </%def>\
+% if chunk:
+/* M of one point: BLOCK tiles by ${item_k} filters, summed over channels, and added to what is there if `more`. */
+static void product(
+    __global const float *v, __global const float *u, __global float *m, const int channels, const bool more)
+% else:
 /* M of one point: BLOCK tiles by ${item_k} filters, summed over the channels. */
 static void product(
     __global const float *v, __global const float *u, __global float *m)
+% endif
 {
 % if block >= item_t:
     for (int t = 0; t + ${item_t} <= BLOCK; t += ${item_t}) {
@@ -308,20 +327,35 @@ ${term_parameters}\
         for (int r = 0; r < ${tile_rows}; ++r) {
             const int tile_row = min(first + r, TILE_ROWS - 1);
             __global const elem_t *image = source + offset_source
-                + (long)(tile_row / TILES_H) * CHANNELS * (IN_H * IN_W);
+                + (long)(tile_row / TILES_H) * ${source_c} * (IN_H * IN_W);
             for (int t = 0; t < TILES_W; ++t) {
+% if cut:
+                for (int b = 0; b < CHANNELS / SOURCE_CHANNELS; ++b) {
+                    input_tile(image, tile_row % TILES_H * OUT_TILE - PAD_H + b / BLOCKS_W * TAPS,
+                        t * OUT_TILE - PAD_W + b % BLOCKS_W * TAPS,
+                        v + (r * TILES_W + t) * V_TILE + b * SOURCE_CHANNELS);
+                }
+% else:
                 input_tile(image, tile_row % TILES_H * OUT_TILE - PAD_H, t * OUT_TILE - PAD_W,
                     v + (r * TILES_W + t) * V_TILE);
+% endif
             }
         }
 % else:
-        for (int c = 0; c < CHANNELS; ++c) {
+        for (int c = 0; c < ${source_c}; ++c) {
             for (int r = 0; r < ${tile_rows}; ++r) {
                 const int tile_row = min(first + r, TILE_ROWS - 1);
                 __global const elem_t *plane = source + offset_source
-                    + ((long)(tile_row / TILES_H) * CHANNELS + c) * (IN_H * IN_W);
+                    + ((long)(tile_row / TILES_H) * ${source_c} + c) * (IN_H * IN_W);
+% if cut:
+                for (int b = 0; b * BLOCKS_W * SOURCE_CHANNELS < CHANNELS; ++b) {
+                    input_row(plane, tile_row % TILES_H * OUT_TILE - PAD_H + b * TAPS, lines,
+                        v + (b * BLOCKS_W * SOURCE_CHANNELS + c) * V_TILES + r * TILES_W);
+                }
+% else:
                 input_row(plane, tile_row % TILES_H * OUT_TILE - PAD_H, lines,
                     v + c * V_TILES + r * TILES_W);
+% endif
             }
         }
 % endif
@@ -329,14 +363,21 @@ ${term_parameters}\
 % if filters_inside:
             for (int c = 0; c < CHANNELS; ++c) {
                 for (int k = 0; k < ${item_k}; k += ${vec_k}) {
-                    filter_tile(w + offset_w, ${"w_filter, w_channel, w_row, w_column, " if in_pixels else ""}k0 + k, c, own + c * ${item_k} + k, U_POINT);
+                    filter_tile(w + offset_w, ${"w_filter, w_channel, w_row, w_column, " if in_pixels else ""}k0 + k, ${"c % SOURCE_CHANNELS, c / SOURCE_CHANNELS" if cut else "c"}, own + c * ${item_k} + k, U_POINT);
                 }
             }
 % else:
             __global const float *own = u + offset_u + (long)k0 * CHANNELS;
 % endif
             for (int p = 0; p < POINTS; ++p) {
+% if chunk:
+                for (int c = 0; c < CHANNELS; c += ${chunk}) {
+                    product(v + p * V_POINT + c${"" if in_pixels else " * V_TILES"}, own + (long)p * U_POINT + c * ${item_k},
+                        m + p * M_POINT, min(${chunk}, CHANNELS - c), c > 0);
+                }
+% else:
                 product(v + p * V_POINT, own + (long)p * U_POINT, m + p * M_POINT);
+% endif
             }
             for (int t = 0; t < BLOCK && first + t / TILES_W < TILE_ROWS; ++t) {
                 const int tile_row = first + t / TILES_W;

@@ -13,7 +13,18 @@ from oclgen.families.parts.epilogue import epilogue, store_channels, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd.winograd_blocked_text import Pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
+from oclgen.families.winograd.winograd_common import FLOAT
+from oclgen.families.winograd.winograd_geometry import (
+    Geometry,
+    OutTile,
+    Taps,
+    fits,
+    geometry,
+    multiplied,
+    slices_of,
+    tiling_why_not,
+)
+from oclgen.families.winograd.winograd_products import guessed_on_cpus
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Parts, Unroll, Vector
@@ -51,6 +62,11 @@ class Config(BaseConfig):
     workers: Parts
     split_k: Parts
     filters_inside: bool
+    taps: Taps = 0
+
+    def geometry(self, problem: ConvProblem) -> Geometry:
+        """Return the sizes of the tiles and blocks."""
+        return geometry(problem, self.out_tile, self.taps)
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
@@ -59,8 +75,9 @@ class Config(BaseConfig):
                 "a block has a work-group of 1 work-item, which leaves a GPU idle. "
                 "Try winograd_fused or winograd_staged."
             )
-        if reason := common.tiles_why_not(geo := common.geometry(problem, self.out_tile)):
+        if reason := tiling_why_not(problem, self.out_tile, self.taps):
             return reason
+        geo = self.geometry(problem)
         if self.vec_k not in VECTOR_WIDTHS:
             return f"vec_k={self.vec_k} is no OpenCL vector width; use one of {VECTOR_WIDTHS}"
         if self.item_k % self.vec_k:
@@ -77,7 +94,7 @@ class Config(BaseConfig):
 
     def multiplied(self, problem: ConvProblem) -> float:
         """Return the multiply-adds of the products over the problem's."""
-        return common.multiplied(problem, self.out_tile)
+        return multiplied(problem, self.out_tile, self.taps)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -85,7 +102,7 @@ class Config(BaseConfig):
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of transformed tiles and filters."""
-        geo = common.geometry(problem, self.out_tile)
+        geo = self.geometry(problem)
         used = covered(
             (geo.filters, self.item_k),
             (self.tile_rows * geo.tiles_w, self.item_t),
@@ -138,23 +155,25 @@ class Scratch:
         geo, item_k = self.geo, self.config.item_k
         row = round_up(geo.tiles_w, self.vec_t)
         # shuffles read whole steps of out_tile, up to the one that the last tile's end is in
-        line = max((row + (geo.in_tile - 1) // geo.out_tile) * geo.out_tile, geo.pad_w + geo.in_w)
+        steps = row + (geo.in_tile - 1) // geo.out_tile
+        past = (geo.blocks_w - 1) * geo.taps
+        line = max(steps * geo.out_tile + past, geo.pad_w + geo.in_w)
         v_tiles = self.block - geo.tiles_w + row
         sizes = {"TILE_ROWS": geo.batch * geo.tiles_h, "BLOCK": self.block}
         if geo.pixels:
-            v_tile = winograd_filters.odd_lines(geo.channels)
+            v_tile = winograd_filters.odd_lines(geo.summed)
             sizes |= {"LINES": 0, "V_TILE": v_tile, "V_POINT": v_tile * (self.block | 1)}
         else:
             sizes |= {
                 "LINE": line,
                 "LINES": round_up(line * geo.in_tile, winograd_filters.CACHE_LINE),
                 "V_TILES": v_tiles,
-                "V_POINT": winograd_filters.odd_lines(geo.channels * v_tiles),
+                "V_POINT": winograd_filters.odd_lines(geo.summed * v_tiles),
             }
         sizes["M_POINT"] = winograd_filters.odd_lines(self.block * item_k)
         inside = self.config.filters_inside
         filters = winograd_filters.FilterLayout(geo, item_k, skewed=True).point
-        sizes["U_POINT"] = winograd_filters.odd_lines(geo.channels * item_k) if inside else filters
+        sizes["U_POINT"] = winograd_filters.odd_lines(geo.summed * item_k) if inside else filters
         sizes["SLOT"] = sizes["LINES"] + geo.points * (
             sizes["V_POINT"] + sizes["M_POINT"] + (sizes["U_POINT"] if inside else 0)
         )
@@ -175,13 +194,13 @@ class Scratch:
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether it is a forward or backward-data convolution of 2x2 to 7x7, stride 1."""
-    return common.fits(problem) and problem.direction != "bwd_weights"
+    """Say whether it is a forward or backward-data convolution of 2x2 or more, stride 1."""
+    return fits(problem) and problem.direction != "bwd_weights"
 
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
     """Return role and bytes of every workspace: each work-item's scratch, and U."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = config.geometry(problem)
     slots = config.workers * config.split_k
     scratch = ("scratch", FLOAT * slots * Scratch(geo, config).sizes()["SLOT"])
     if config.filters_inside:
@@ -193,8 +212,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu":
         return []
-    tiles = common.known_tiles(problem, common.GUESSED_TILES)
-    sizes = (common.geometry(problem, out_tile) for out_tile in tiles)
+    sizes = (geometry(problem, *tiling) for tiling in guessed_on_cpus(problem))
     return [config for geo in sizes for config in _guesses_of(geo, limits)]
 
 
@@ -216,7 +234,7 @@ def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
                 item_k=vectors * width, vec_k=width, unroll_c=1,
                 workers=1 if few else units,
                 split_k=min(units, ceil_div(geo.filters, vectors * width)) if few else 1,
-                filters_inside=few,
+                filters_inside=few, taps=geo.taps if geo.blocks > 1 else 0,
             )  # fmt: skip
 
 
@@ -228,7 +246,7 @@ def _item_t(block: int, most: int) -> int:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: the filter transform, unless it is inside, and the convolution."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = config.geometry(problem)
     launches = [_convolution(problem, geo, config)]
     if not config.filters_inside:
         filters = winograd_filters.FilterLayout(geo, config.item_k, skewed=True)
@@ -240,6 +258,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     scratch = Scratch(geo, config)
     statements, names = phases(geo, scratch.vec_t)
+    slices = slices_of(geo)
     rest, edge_k = geo.out_w % geo.out_tile, geo.filters % config.item_k != 0
 
     @LazyText
@@ -253,6 +272,8 @@ def _convolution(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
             output_axis=common.output_axis(geo, config.vec_k),
             filter_tile=winograd_filters.filter_tile(geo, config.vec_k),
             block=scratch.block,
+            cut=geo.blocks > 1,
+            chunk=ceil_div(geo.summed, slices) if slices > 1 else 0,
             vec_t=scratch.vec_t,
             vec_x=scratch.vec_x,
             in_pixels=geo.pixels,

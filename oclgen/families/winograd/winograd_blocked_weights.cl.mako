@@ -18,6 +18,7 @@ workers             work-items that share the pieces
 split               slices of rows of tiles, each of which writes a plane of sums (summed by sum_planes)
 store_depths        text of the function that stores weights by their strides
 axes                functions that multiply one axis: x_axis, y_axis, w_axis
+blocks              blocks of the filter, each of which has pieces of its own; 1: it is whole
 </%doc>
 <%!
     from oclgen.families.parts.expressions import load, store
@@ -25,9 +26,13 @@ axes                functions that multiply one axis: x_axis, y_axis, w_axis
 %>\
 <%
     vf = vector(vec)
+    piece = f"(piece / {blocks})" if blocks > 1 else "piece"
     strides = ("w_filter", "w_depth", "w_row", "w_column") if split == 1 else ()
     out_type = "float" if split > 1 else "elem_t"
-    kernel = sizes["KERNEL"]
+    taps = sizes["KERNEL"]
+    cut = blocks > 1
+    filter_size = "KERNEL_H * KERNEL_W * CHANNELS" if cut else "KERNEL * KERNEL * CHANNELS"
+    shift_h, shift_w = (" + top", " + left") if cut else ("", "")
 %>\
 ${preamble}
 
@@ -42,6 +47,11 @@ ${axes}
 % if strides:
 ${store_depths}
 % endif
+<%
+    row = lambda i: f"(top + {i})" if cut else i
+    column = lambda j: f"(left + {j})" if cut else j
+    tap = lambda i, j: f"((top + {i}) * KERNEL_W + left + {j})" if cut else i * taps + j
+%>\
 <%def name="transform(name, side, axis, rows, columns, pixel, point, channels)">\
 /* ${channels} transformed channels of a tile; `row` and `column` are its first pixel. */
 static void ${name}(__global const elem_t *image, const int row, const int column, __global float *to)
@@ -122,10 +132,13 @@ void winograd_blocked_weights(
     __global float *m = of_y + POINTS * Y_POINT;
     x += offset_x;
     y += offset_y;
-    for (int piece = worker; piece < BLOCKS_C * BLOCKS_K * ${split}; piece += ${workers}) {
-        const int channel = min(piece % BLOCKS_C * ${block_c}, CHANNELS - ${block_c});
-        const int filter = min(piece / BLOCKS_C % BLOCKS_K * ${block_k}, FILTERS - ${block_k});
-        const int plane = piece / (BLOCKS_C * BLOCKS_K);
+    for (int piece = worker; piece < BLOCKS_C * BLOCKS_K * ${split * blocks}; piece += ${workers}) {
+% if cut:
+        const int top = piece % ${blocks} / BLOCKS_W * TAPS, left = piece % ${blocks} % BLOCKS_W * TAPS;
+% endif
+        const int channel = min(${piece} % BLOCKS_C * ${block_c}, CHANNELS - ${block_c});
+        const int filter = min(${piece} / BLOCKS_C % BLOCKS_K * ${block_k}, FILTERS - ${block_k});
+        const int plane = ${piece} / (BLOCKS_C * BLOCKS_K);
         const int first = plane * ROWS_PER_PLANE * TILES_W;
         const int end = min((plane + 1) * ROWS_PER_PLANE, ROWS) * TILES_W;
         for (int i = 0; i < POINTS * M_POINT; ++i) {
@@ -137,7 +150,7 @@ void winograd_blocked_weights(
                 const int tile_row = (start + i) / TILES_W;
                 const int row = tile_row % TILES_H * OUT_TILE, column = (start + i) % TILES_W * OUT_TILE;
                 const long image = tile_row / TILES_H;
-                x_tile(x + image * (IN_H * IN_W) * CHANNELS + channel, row - PAD_H, column - PAD_W, of_x + i * ${block_c});
+                x_tile(x + image * (IN_H * IN_W) * CHANNELS + channel, row - PAD_H${shift_h}, column - PAD_W${shift_w}, of_x + i * ${block_c});
                 y_tile(y + image * (OUT_H * OUT_W) * FILTERS + filter, row, column, of_y + i * ${block_k});
             }
             for (int p = 0; p < POINTS; ++p) {
@@ -162,14 +175,17 @@ void winograd_blocked_weights(
 % if strides:
                 __global elem_t *to = out + offset_out + (filter + k) * w_filter + (channel + c) * w_depth;
 % else:
-                __global float *to = out + offset_out + ((long)plane * FILTERS + filter + k) * (KERNEL * KERNEL * CHANNELS) + channel + c;
+                __global float *to = out + offset_out + ((long)plane * FILTERS + filter + k) * (${filter_size}) + channel + c;
 % endif
-% for i in range(kernel):
-% for j in range(kernel):
+% for i in range(taps):
+% for j in range(taps):
+% if cut:
+                if (top + ${i} < KERNEL_H && left + ${j} < KERNEL_W)
+% endif
 % if strides:
-                store_depths(d[${i} * IN_TILE + ${j}], to + ${i} * w_row + ${j} * w_column, w_depth);
+                store_depths(d[${i} * IN_TILE + ${j}], to + ${row(i)} * w_row + ${column(j)} * w_column, w_depth);
 % else:
-                ${store(vec, f"d[{i} * IN_TILE + {j}]", f"to + {i * kernel + j} * CHANNELS")};
+                ${store(vec, f"d[{i} * IN_TILE + {j}]", f"to + {tap(i, j)} * CHANNELS")};
 % endif
 % endfor
 % endfor

@@ -18,9 +18,21 @@ from oclgen.families.conv.conv_register_weights_plan import MAX_SPLIT, sum_of
 from oclgen.families.parts.planes import PLANES, planes_space
 from oclgen.families.parts.strided_weights import store_depths, strided_weights
 from oclgen.families.winograd import winograd_common as common
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile
+from oclgen.families.winograd.winograd_common import FLOAT
 from oclgen.families.winograd.winograd_filters import odd_lines
+from oclgen.families.winograd.winograd_geometry import (
+    FEW_POINTS_SUMMED,
+    Geometry,
+    OutTile,
+    Taps,
+    fits,
+    geometry,
+    most_summed,
+    multiplied,
+    tiling_why_not,
+)
 from oclgen.families.winograd.winograd_matrices import cook_toom
+from oclgen.families.winograd.winograd_products import guessed_on_cpus
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Parts, Tile, Vector
@@ -33,8 +45,6 @@ NAME = "winograd_blocked_weights"
 
 MAX_SUMS = 32
 """Vectors of sums of a register tile past which some are spilled to memory (AVX-512 has 32)."""
-MOST_SUMMED = 4096
-"""Terms that a sum of tiles of 36 points and less may have; of 64 points `common.MOST_SUMMED`."""
 MOST_BYTES = 4096 * KIB
 """Bytes of scratch memory of a work-item that are worth trying."""
 SUMS_BYTES = (768 * KIB, 192 * KIB)
@@ -60,6 +70,11 @@ class Config(BaseConfig):
     tile: Tile
     workers: Parts
     split: Parts
+    taps: Taps = 0
+
+    def geometry(self, problem: ConvProblem) -> Geometry:
+        """Return the sizes of the tiles and blocks of the filter."""
+        return geometry(problem, self.out_tile, self.taps)
 
     @property
     def block_k(self) -> int:
@@ -77,9 +92,9 @@ class Config(BaseConfig):
             return f"{NAME} gives each work-item blocks of vectors; GPUs take winograd_weights"
         if self.vec not in VECTOR_WIDTHS or self.vec == 1:
             return f"vec={self.vec} is no OpenCL vector width; use one of {VECTOR_WIDTHS[1:]}"
-        geo = common.geometry(problem, self.out_tile)
-        if reason := common.no_points(geo):
+        if reason := tiling_why_not(problem, self.out_tile, self.taps):
             return reason
+        geo = self.geometry(problem)
         if self.block_c > geo.channels:
             return f"blocks of {self.block_c} are more than {geo.channels} input channels"
         if not self.vec <= self.block_k <= geo.filters:
@@ -98,17 +113,17 @@ class Config(BaseConfig):
 
     def multiplied(self, problem: ConvProblem) -> float:
         """Return the multiply-adds of the products over the problem's."""
-        return common.multiplied(problem, self.out_tile)
+        return multiplied(problem, self.out_tile, self.taps)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        slot = Scratch(common.geometry(problem, self.out_tile), self).slot
+        slot = Scratch(self.geometry(problem), self).slot
         scratch = ("scratch", FLOAT * self.workers * slot)
         return Needs((Frame(NAME, (1,)),), (scratch, *planes_space(problem, self.split)))
 
     def in_registers(self, problem: ConvProblem) -> Registers:
         """Return the outer product of transformed tiles of both images."""
-        geo = common.geometry(problem, self.out_tile)
+        geo = self.geometry(problem)
         used = covered(
             (geo.filters, self.block_k),
             (geo.channels, self.block_c),
@@ -151,9 +166,9 @@ TRAITS = Traits(rank=150, for_cpus=True, transforming=True)
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether it is a gradient of filters of 2x2 to 7x7, stride 1, in channels_last."""
+    """Say whether it is a gradient of filters of 2x2 or more, stride 1, in channels_last."""
     return (
-        common.fits(problem)
+        fits(problem)
         and problem.direction == "bwd_weights"
         and problem.layout == "nhwc"
         and min(problem.in_channels, problem.out_channels) > 1
@@ -164,8 +179,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "gpu" or is_multiplied(problem.dtype, limits):
         return []
-    tiles = common.known_tiles(problem, common.GUESSED_TILES)
-    sizes = [common.geometry(problem, out_tile) for out_tile in tiles]
+    sizes = [geometry(problem, *tiling) for tiling in guessed_on_cpus(problem)]
     return [_guess(geo, limits, most) for most, geo in product(SUMS_BYTES, sizes)]
 
 
@@ -180,9 +194,19 @@ def _guess(geo: Geometry, limits: Limits, most: int) -> Config:
         _parts(geo.filters, item_k, held // (width * vecs * loop_c)), ceil_div(width, item_k)
     )
     config = Config(
-        geo.out_tile, item_k, width, vecs, loop_k, loop_c, TILES, limits.compute_units, split=1
+        geo.out_tile,
+        item_k,
+        width,
+        vecs,
+        loop_k,
+        loop_c,
+        TILES,
+        limits.compute_units,
+        split=1,
+        taps=geo.taps if geo.blocks > 1 else 0,
     )
-    blocks = ceil_div(geo.channels, config.block_c) * ceil_div(geo.filters, config.block_k)
+    of_channels = geo.blocks * ceil_div(geo.channels, config.block_c)
+    blocks = of_channels * ceil_div(geo.filters, config.block_k)
     shares = 1 if blocks % limits.compute_units == 0 else ceil_div(4 * limits.compute_units, blocks)
     rows = geo.batch * geo.tiles_h
     terms = ceil_div(rows * geo.tiles_w, TILES)
@@ -204,18 +228,19 @@ def _items(filters: int, most: int) -> int:
 
 def _most_terms(geo: Geometry) -> int:
     """Return the terms of sums that keep their digits."""
-    return common.most_summed(geo) or MOST_SUMMED
+    return most_summed(geo) or FEW_POINTS_SUMMED
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches that sum over tiles, and add planes if there are."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = config.geometry(problem)
     scratch = Scratch(geo, config)
     rows = geo.batch * geo.tiles_h
     growing = {"ROWS": rows, "ROWS_PER_PLANE": ceil_div(rows, config.split)}
     given = GROWING if problem.free else ()
-    sizes = geo.sizes | {"KERNEL": geo.kernel, "SLOT": scratch.slot} | scratch.points | growing
-    left_out = {*given, "BATCH", "TILES"}
+    own = {"CHANNELS": geo.channels, "KERNEL": geo.taps, "SLOT": scratch.slot}
+    sizes = geo.sizes | own | scratch.points | growing
+    left_out = {*given, "BATCH", "TILES", "SOURCE_CHANNELS"}
 
     @LazyText
     def text() -> str:
@@ -227,6 +252,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             sizes={name: value for name, value in sizes.items() if name not in left_out},
             given=given,
             axes=_axes(geo, config.vec),
+            blocks=geo.blocks,
         )
 
     launch = Launch(
@@ -248,7 +274,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 def _axes(geo: Geometry, width: int) -> str:
     """Return the functions that multiply one axis of a tile of x, of y, and of the sums."""
-    of_filters = cook_toom(geo.kernel, geo.out_tile)
+    of_filters = cook_toom(geo.taps, geo.out_tile)
     matrices = (of_filters.input, of_filters.filter, of_filters.output)
     axes = zip(("x_axis", "y_axis", "w_axis"), matrices, strict=True)
     return "\n\n".join(common.axis_function(*axis, vector(width)) for axis in axes)

@@ -7,7 +7,10 @@ vec_k         filters per work-item; panel is a multiple of it
 channels_per_item   channels that one work-item takes, one after the other
 strided       the strides of w are arguments
 filter_tile   the function that transforms vec_k filters of one channel
+cut           the filter is cut into blocks: U has CHANNELS for each of w and each block, of those of the
+              first block first
 given         names of sizes that are arguments
+of_tile       those that filter_tile takes
 
 PANEL is the number of filters that lie side by side; if all do, U is [points, channels, filters].
 U_POINT is the number of floats from one point of U to the next.
@@ -32,6 +35,6 @@ void winograd_filter(
     u += offset_u + (long)(k0 / PANEL) * CHANNELS * PANEL + k0 % PANEL;
     const int first = (int)get_global_id(1) * ${channels_per_item};
     for (int c = first; c < min(first + ${channels_per_item}, CHANNELS); ++c) {
-        filter_tile(w, ${"w_filter, w_channel, w_row, w_column, " if strided else ""}FILTERS, CHANNELS, k0, c, u + (long)c * PANEL, U_POINT);
+        filter_tile(w, ${"w_filter, w_channel, w_row, w_column, " if strided else ""}${", ".join(of_tile)}, k0, ${"c % SOURCE_CHANNELS, c / SOURCE_CHANNELS" if cut else "c"}, u + (long)c * PANEL, U_POINT);
     }
 }

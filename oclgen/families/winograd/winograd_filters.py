@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oclgen.families.parts.strided_weights import strided_weights
-from oclgen.families.winograd.winograd_common import (
-    FLOAT,
-    IMAGES,
-    Geometry,
-    axis_function,
-    matrices,
-)
+from oclgen.families.winograd.winograd_common import FLOAT, axis_function, matrices
+from oclgen.families.winograd.winograd_geometry import IMAGES, Geometry
 from oclgen.plan import Arg, Launch, LazyText, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import ConvProblem
 from oclgen.render import dtype_preamble, render, vector
@@ -31,7 +26,8 @@ def filter_tile(geo: Geometry, width: int, given: tuple[str, ...] = ()) -> str:
     return render(
         "winograd_filter_tile",
         vec_k=width,
-        kernel=geo.kernel,
+        taps=geo.taps,
+        cut=geo.blocks > 1,
         rotated=geo.rotated,
         strided=geo.pixels,
         given=given,
@@ -54,13 +50,18 @@ class FilterLayout:
     @property
     def point(self) -> int:
         """Floats from one point to the next."""
-        dense = round_up(self.geo.filters, self.panel) * self.geo.channels
+        dense = round_up(self.geo.filters, self.panel) * self.geo.summed
         return odd_lines(dense) if self.skewed else dense
 
     @property
     def bytes(self) -> int:
         """Size of the workspace."""
         return FLOAT * self.geo.points * self.point
+
+
+def _of_filters(geo: Geometry) -> tuple[str, ...]:
+    """Return the sizes that say where a filter lies in w."""
+    return "FILTERS", "CHANNELS" if geo.blocks == 1 else "SOURCE_CHANNELS"
 
 
 def odd_lines(floats: int) -> int:
@@ -87,9 +88,11 @@ def filter_launch(
     """
     geo = layout.geo
     sizes = {
-        "FILTERS": geo.filters, "CHANNELS": geo.channels,
+        "FILTERS": geo.filters, "CHANNELS": geo.summed,
         "PANEL": layout.panel, "U_POINT": layout.point,
     }  # fmt: skip
+    if geo.blocks > 1:
+        sizes["SOURCE_CHANNELS"] = geo.channels
 
     @LazyText
     def text() -> str:
@@ -97,9 +100,11 @@ def filter_launch(
             "winograd_filter",
             preamble=dtype_preamble(problem.dtype),
             defines=geo.defines(IMAGES),
-            filter_tile=filter_tile(geo, vec_k, ("FILTERS", "CHANNELS")),
+            filter_tile=filter_tile(geo, vec_k, _of_filters(geo)),
             strided=geo.pixels,
+            cut=geo.blocks > 1,
             given=tuple(sizes),
+            of_tile=_of_filters(geo),
             vec_k=vec_k,
             local_k=local_k,
             channels_per_item=channels_per_item,
@@ -109,7 +114,7 @@ def filter_launch(
     return Launch(
         text=text,
         kernel="winograd_filter",
-        global_size=(round_up(items_k, local_k), ceil_div(geo.channels, channels_per_item)),
+        global_size=(round_up(items_k, local_k), ceil_div(geo.summed, channels_per_item)),
         local_size=(local_k, 1),
         args=(*weights(problem), *buffer("u"), *map(Scalar, sizes.values())),
         of_weights=True,

@@ -11,7 +11,16 @@ from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.parts.growing import parted
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, serves
+from oclgen.families.winograd.winograd_common import FLOAT
+from oclgen.families.winograd.winograd_geometry import (
+    Geometry,
+    OutTile,
+    geometry,
+    multiplied,
+    serves,
+    tiles_why_not,
+    tiling_why_not,
+)
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Pad, Tile, Vector
@@ -72,7 +81,9 @@ class Config(BaseConfig):
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        if reason := common.tiles_why_not(common.geometry(problem, self.out_tile)):
+        if reason := tiling_why_not(problem, self.out_tile, 0):
+            return reason
+        if reason := tiles_why_not(geometry(problem, self.out_tile)):
             return reason
         if reason := self._indivisible():
             return reason
@@ -85,7 +96,7 @@ class Config(BaseConfig):
 
     def multiplied(self, problem: ConvProblem) -> float:
         """Return the multiply-adds of the products over the problem's."""
-        return common.multiplied(problem, self.out_tile)
+        return multiplied(problem, self.out_tile)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
@@ -122,7 +133,7 @@ def _filters(geo: Geometry, config: Config) -> winograd_filters.FilterLayout:
 
 def workspaces(problem: ConvProblem, config: Config) -> common.Workspaces:
     """Return role and bytes of every workspace: U alone."""
-    return (("u", _filters(common.geometry(problem, config.out_tile), config).bytes),)
+    return (("u", _filters(geometry(problem, config.out_tile), config).bytes),)
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
@@ -150,7 +161,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: the filter transform and the fused convolution."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = geometry(problem, config.out_tile)
     filters = _filters(geo, config)
     launches = (
         winograd_filters.filter_launch(problem, filters, 1, FILTER_GROUP, 1),

@@ -1,13 +1,15 @@
 <%doc>
 Inverse transform of the gradient of a filter: w = A^T M A, from M [POINTS][filters][channels].
 
-kernel        rows and columns of a filter
+taps          rows and columns of a filter, or of a block of it
+cut           the filter is cut into blocks: there are CHANNELS for each of the SOURCE_CHANNELS and each block
 dtype         storage type of w; M is fp32
 strided       the strides of w are arguments
 given         names of sizes that are arguments
 local_c       work-items per group, along pairs of filter and channel
 output_axis   the function that multiplies one axis by A^T
 </%doc>
+<% place = "r * w_row + s * w_column" if strided else f"r * {'KERNEL_W' if cut else taps} + s" %>\
 ${preamble}
 ${defines}
 
@@ -32,17 +34,33 @@ void winograd_gradient(
     for (int j = 0; j < IN_TILE; ++j) {
         output_axis(d + j, IN_TILE);
     }
-% if strided:
+% if cut:
+    const int k = pair / CHANNELS, c = pair % CHANNELS % SOURCE_CHANNELS;
+    const int block = pair % CHANNELS / SOURCE_CHANNELS;
+    const int row = block / BLOCKS_W * TAPS, column = block % BLOCKS_W * TAPS;
+% endif
+% if cut and strided:
+    __global elem_t *out = w + offset_w + k * w_filter + c * w_channel + row * w_row + column * w_column;
+% elif cut:
+    __global elem_t *out =
+        w + offset_w + (((long)k * SOURCE_CHANNELS + c) * KERNEL_H + row) * KERNEL_W + column;
+% elif strided:
     __global elem_t *out = w + offset_w + pair / CHANNELS * w_filter + pair % CHANNELS * w_channel;
 % else:
-    __global elem_t *out = w + offset_w + (long)pair * ${kernel**2};
+    __global elem_t *out = w + offset_w + (long)pair * ${taps**2};
 % endif
 #pragma unroll
-    for (int r = 0; r < ${kernel}; ++r) {
+    for (int r = 0; r < ${taps}; ++r) {
         output_axis(d + r * IN_TILE, 1);
 #pragma unroll
-        for (int s = 0; s < ${kernel}; ++s) {
-            STORE1(d[r * IN_TILE + s], out + ${"r * w_row + s * w_column" if strided else f"r * {kernel} + s"});
+        for (int s = 0; s < ${taps}; ++s) {
+% if cut:
+            if (row + r < KERNEL_H && column + s < KERNEL_W) {
+                STORE1(d[r * IN_TILE + s], out + ${place});
+            }
+% else:
+            STORE1(d[r * IN_TILE + s], out + ${place});
+% endif
         }
     }
 }

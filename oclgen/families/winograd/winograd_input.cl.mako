@@ -9,12 +9,16 @@ given         names of sizes that are arguments
 input_axis    the function that multiplies one axis by B^T (gradients: by G)
 read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
 sliced        V lies in slices of SLICE tiles
+cut           the filter is cut into blocks: there are CHANNELS for each of the SOURCE_CHANNELS and each
+              block, of those of the first block first, which reads TAPS rows and columns per block further on
 </%doc>
 <%!
     from oclgen.render import vector
 %>\
 <%
     vf = vector(vec_t)
+    pad_h, pad_w = ("pad_h", "pad_w") if cut else ("PAD_H", "PAD_W")
+    source_c = "SOURCE_CHANNELS + c % SOURCE_CHANNELS" if cut else "CHANNELS + c"
     # private arrays are registers on GPUs, which take single tiles; on CPUs they stay in memory
     unroll = "#pragma unroll" if vec_t == 1 else ""
     pixels = [f"pixel(plane{s}, row{s} + i, column{s} + j, IN_H, IN_W)" for s in range(vec_t)]
@@ -39,16 +43,20 @@ void winograd_input(
 {
     const int t = (int)get_global_id(0) * ${vec_t};
     const int c = get_global_id(1);
+% if cut:
+    const int block = c / SOURCE_CHANNELS;
+    const int pad_h = PAD_H - block / BLOCKS_W * TAPS, pad_w = PAD_W - block % BLOCKS_W * TAPS;
+% endif
     if (t >= TILES_PADDED) {
         return;
     }
 % for s in range(vec_t):
     const int tile${s} = min(t + ${s}, TILES - 1);
     const int image${s} = tile${s} / (TILES_H * TILES_W);
-    const int row${s} = t + ${s} < TILES ? tile${s} / TILES_W % TILES_H * OUT_TILE - PAD_H : IN_H;
-    const int column${s} = tile${s} % TILES_W * OUT_TILE - PAD_W;
+    const int row${s} = t + ${s} < TILES ? tile${s} / TILES_W % TILES_H * OUT_TILE - ${pad_h} : IN_H;
+    const int column${s} = tile${s} % TILES_W * OUT_TILE - ${pad_w};
     __global const elem_t *plane${s} =
-        source + offset_source + ((long)image${s} * CHANNELS + c) * (IN_H * IN_W);
+        source + offset_source + ((long)image${s} * ${source_c}) * (IN_H * IN_W);
 % endfor
 
     ${vf} d[POINTS];

@@ -13,8 +13,12 @@ input_axis    the function that multiplies one axis by B^T (gradients: by G)
 read          rows and columns of a tile that are read: IN_TILE (gradients: OUT_TILE)
 slice         tiles per slice, or 0: one slice
 given         names of sizes that are arguments, since the batch is free
+cut           the filter is cut into blocks, as for `winograd_input`
 </%doc>
 <%
+    pad_h, pad_w = ("pad_h", "pad_w") if cut else ("PAD_H", "PAD_W")
+    source_c = "SOURCE_CHANNELS + c % SOURCE_CHANNELS" if cut else "CHANNELS + c"
+    pixel = "SOURCE_CHANNELS" if cut else "CHANNELS"
     vf = "float" if vec == 1 else f"float{vec}"
     zero = "0.0f" if vec == 1 else f"({vf})(0.0f)"
     store = "*out = d[p]" if vec == 1 else f"vstore{vec}(d[p], 0, out)"
@@ -34,11 +38,15 @@ void winograd_input(
     if (c >= CHANNELS || t >= TILES_PADDED) {
         return;
     }
+% if cut:
+    const int block = c / SOURCE_CHANNELS;
+    const int pad_h = PAD_H - block / BLOCKS_W * TAPS, pad_w = PAD_W - block % BLOCKS_W * TAPS;
+% endif
     // tiles past the last one lie below the image, where everything is padding
-    const int row = t < TILES ? t / TILES_W % TILES_H * OUT_TILE - PAD_H : IN_H;
-    const int column = t % TILES_W * OUT_TILE - PAD_W;
+    const int row = t < TILES ? t / TILES_W % TILES_H * OUT_TILE - ${pad_h} : IN_H;
+    const int column = t % TILES_W * OUT_TILE - ${pad_w};
     const int image = min(t, TILES - 1) / (TILES_H * TILES_W);
-    const long corner = (((long)image * IN_H + row) * IN_W + column) * CHANNELS + c;
+    const long corner = (((long)image * IN_H + row) * IN_W + column) * ${source_c};
     source += offset_source;
 
     ${vf} d[POINTS];
@@ -47,7 +55,7 @@ void winograd_input(
 #pragma unroll
         for (int j = 0; j < ${read}; ++j) {
             const bool inside = (uint)(row + i) < IN_H && (uint)(column + j) < IN_W;
-            const long at = corner + (long)(i * IN_W + j) * CHANNELS;
+            const long at = corner + (long)(i * IN_W + j) * ${pixel};
             d[i * IN_TILE + j] = inside ? LOAD${vec}(source + at) : ${zero};
         }
     }

@@ -1,6 +1,6 @@
 """What the staged Winograd families do differently for images in channels_last.
 
-It is no family. `winograd_common` has the transform of inputs in both layouts, `winograd_staged`
+It is no family. `winograd_inputs` has the transform of inputs in both layouts, `winograd_staged`
 the inverse of planes, and the families have the products between them.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
-from oclgen.families.winograd.winograd_common import Geometry
+from oclgen.families.winograd.winograd_geometry import Geometry
+from oclgen.families.winograd.winograd_inputs import padded_tiles, pixels_group
 from oclgen.limits import Limits
 from oclgen.plan import Launch, LazyText, Scalar, buffer, round_up
 from oclgen.problem import ConvProblem
@@ -46,8 +47,8 @@ def output_launch(
         local: work-items of a group, or about as many.
         tiles: tiles of M, those that fill it up included.
     """
-    group = common.pixels_group(geo.filters // vec, local)
-    padded, given = common.padded_tiles(geo, tiles)
+    group = pixels_group(geo.filters // vec, local)
+    padded, given = padded_tiles(geo, tiles)
 
     @LazyText
     def text() -> str:

@@ -16,8 +16,21 @@ from oclgen.families.parts.epilogue import epilogue, terms
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd import winograd_pixels as pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
-from oclgen.families.winograd.winograd_products import by_rank, out_tiles, product_guesses
+from oclgen.families.winograd.winograd_common import FLOAT, ProductText
+from oclgen.families.winograd.winograd_geometry import (
+    Geometry,
+    OutTile,
+    Taps,
+    Tiling,
+    fits,
+    geometry,
+    multiplied,
+    slices_of,
+    tiles_why_not,
+    tiling_why_not,
+)
+from oclgen.families.winograd.winograd_inputs import input_group, input_launch, pixels_group
+from oclgen.families.winograd.winograd_products import best_tilings, by_rank, product_guesses
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits, broken
 from oclgen.parameters import Local, Vector
@@ -53,7 +66,8 @@ class Config(BaseConfig):
 
     `vec_t` and `local_t` are tiles of a work-item and work-items of a group; of pixels a work-item
     takes `vec_t` channels of one tile.
-    `gemm` is the text of the product's `Variant`.
+    `gemm` is the text of the product's `Variant`. `taps` are rows and columns of a block of the
+    filter, 0 where it is whole.
     """
 
     FREE = frozenset({"batch"})
@@ -64,31 +78,38 @@ class Config(BaseConfig):
     vec_k: Vector
     local_k: Local
     gemm: ProductText
+    taps: Taps = 0
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        geo = common.geometry(problem, self.out_tile)
-        if reason := common.tiles_why_not(geo):
+        if reason := tiling_why_not(problem, self.out_tile, self.taps):
             return reason
+        geo = self.geometry(problem)
         if self.vec_t not in VECTOR_WIDTHS or self.vec_k not in VECTOR_WIDTHS:
             return f"vec_t={self.vec_t} vec_k={self.vec_k}: vector widths are {VECTOR_WIDTHS}"
         if geo.filters % self.vec_k:
             return f"vec_k={self.vec_k} does not divide the {geo.filters} filters"
         if reason := pixels.conflict(geo, self.vec_t, limits):
             return reason
-        return common.product_why_not(self.gemm, gemm_problem(geo), limits)
+        if reason := common.product_why_not(self.gemm, gemm_problem(geo), limits):
+            return reason
+        return tiles_why_not(geo, Variant.from_text(self.gemm).config.split_k)
+
+    def geometry(self, problem: ConvProblem) -> Geometry:
+        """Return the sizes of the tiles and blocks."""
+        return geometry(problem, self.out_tile, self.taps)
 
     def multiplied(self, problem: ConvProblem) -> float:
         """Return the multiply-adds of the products over the problem's."""
-        return common.multiplied(problem, self.out_tile)
+        return multiplied(problem, self.out_tile, self.taps)
 
     def tiled(self, problem: ConvProblem) -> GemmProblem:
         """Return the product of all points."""
-        return gemm_problem(common.geometry(problem, self.out_tile))
+        return gemm_problem(self.geometry(problem))
 
     def outline(self, problem: ConvProblem) -> Outline:
         """Return the plan, in which the product has neither text nor arguments."""
-        geo = common.geometry(problem, self.out_tile)
+        geo = self.geometry(problem)
         product = Variant.from_text(self.gemm).outline(gemm_problem(geo))
         filters, images, results = self.transforms(problem, geo)
         launches = filters, images, *product.launches, results
@@ -100,19 +121,19 @@ class Config(BaseConfig):
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        geo = common.geometry(problem, self.out_tile)
+        geo = self.geometry(problem)
         product = common.product_needs(self.gemm, gemm_problem(geo))
         frames = (
             Frame("winograd_filter", (self.local_k, 1)),
-            Frame("winograd_input", common.input_group(geo, self.vec_t, self.local_t)),
+            Frame("winograd_input", input_group(geo, self.vec_t, self.local_t)),
             Frame("winograd_output", _output_group(geo, self)),
         )
         return Needs((*frames, *product.frames), (*workspaces(geo), *product.workspaces))
 
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
-    """Say whether it is a forward or backward-data convolution of 2x2 to 7x7, stride 1."""
-    return common.fits(problem) and problem.direction != "bwd_weights"
+    """Say whether it is a forward or backward-data convolution of 2x2 or more, stride 1."""
+    return fits(problem) and problem.direction != "bwd_weights"
 
 
 @lru_cache(maxsize=64)
@@ -125,8 +146,8 @@ def gemm_problem(geo: Geometry) -> GemmProblem:
     tiles = round_up(geo.tiles, TILE_STEP)
     free = frozenset({"m" if geo.pixels else "n"}) if geo.free else frozenset()
     if geo.pixels:
-        return GemmProblem(tiles, geo.filters, geo.channels, batch=geo.points, free=free)
-    return GemmProblem(geo.filters, tiles, geo.channels, trans_a=True, batch=geo.points, free=free)
+        return GemmProblem(tiles, geo.filters, geo.summed, batch=geo.points, free=free)
+    return GemmProblem(geo.filters, tiles, geo.summed, trans_a=True, batch=geo.points, free=free)
 
 
 DEFAULT = Config(
@@ -139,16 +160,15 @@ TRAITS = Traits(rank=190, transforming=True)
 
 def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs for an untuned problem, best guess first; some may not be valid."""
-    return by_rank(
-        _guesses_of(common.geometry(problem, tile), limits) for tile in out_tiles(problem)
-    )
+    return by_rank(_guesses_of(problem, tiling, limits) for tiling in best_tilings(problem))
 
 
-def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
+def _guesses_of(problem: ConvProblem, tiling: Tiling, limits: Limits) -> Iterator[Config]:
+    geo = geometry(problem, *tiling)
     if pixels.conflict(geo, 1, limits) or broken(Needs((), workspaces(geo)), limits):
         return
     on_cpu = limits.kind == "cpu"
-    for text in product_guesses(gemm_problem(geo), limits):
+    for text in product_guesses(gemm_problem(geo), limits, slices_of(geo)):
         yield Config(
             geo.out_tile,
             vec_t=limits.native_float_width if on_cpu else 1,
@@ -156,12 +176,13 @@ def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
             vec_k=1,
             local_k=1 if on_cpu else 32,
             gemm=text,
+            taps=tiling.taps,
         )
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: filter transform, input transform, product, inverse transform."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = config.geometry(problem)
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo))
     roles = ROLES_OF_PIXELS if geo.pixels else ROLES
     filters, images, results = config.transforms(problem, geo)
@@ -178,7 +199,7 @@ def _transforms(
     tiles = round_up(geo.tiles, TILE_STEP)
     return (
         winograd_filters.filter_launch(problem, _filters(geo), vec_k, local_k, 1),
-        common.input_launch(problem.dtype, geo, "v", axis, vec_t, local_t, tiles=tiles),
+        input_launch(problem.dtype, geo, "v", axis, vec_t, local_t, tiles=tiles),
         _output_launch(problem, geo, vec_t, local_t),
     )
 
@@ -186,7 +207,7 @@ def _transforms(
 def _output_group(geo: Geometry, config: Config) -> tuple[int, int]:
     """Return the work-group of the inverse transform."""
     if geo.pixels:
-        return common.pixels_group(geo.filters // config.vec_t, config.local_t)
+        return pixels_group(geo.filters // config.vec_t, config.local_t)
     return config.local_t, 1
 
 
@@ -195,7 +216,7 @@ def workspaces(geo: Geometry) -> common.Workspaces:
     tiles = round_up(geo.tiles, TILE_STEP)
     return (
         ("u", _filters(geo).bytes),
-        ("v", FLOAT * geo.points * geo.channels * tiles),
+        ("v", FLOAT * geo.points * geo.summed * tiles),
         ("m", FLOAT * geo.points * geo.filters * tiles),
     )
 

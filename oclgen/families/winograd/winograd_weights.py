@@ -20,9 +20,22 @@ from oclgen.families.parts.planes import Sum
 from oclgen.families.winograd import winograd_common as common
 from oclgen.families.winograd import winograd_filters
 from oclgen.families.winograd import winograd_pixels as pixels
-from oclgen.families.winograd.winograd_common import FLOAT, Geometry, OutTile, ProductText
+from oclgen.families.winograd.winograd_common import FLOAT, ProductText
+from oclgen.families.winograd.winograd_geometry import (
+    IMAGES,
+    Geometry,
+    OutTile,
+    Taps,
+    Tiling,
+    fits,
+    geometry,
+    most_summed,
+    multiplied,
+    tiling_why_not,
+)
+from oclgen.families.winograd.winograd_inputs import input_group, input_launch
 from oclgen.families.winograd.winograd_matrices import Matrix, cook_toom
-from oclgen.families.winograd.winograd_products import by_rank, out_tiles, product_guesses
+from oclgen.families.winograd.winograd_products import best_tilings, by_rank, product_guesses
 from oclgen.families.winograd.winograd_staged import TILE_STEP, renamed
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits, broken
@@ -44,6 +57,7 @@ class Config(BaseConfig):
     """Parameters: tile of y's gradient, tiles per slice, work-groups, and the product's config.
 
     A slice is a product of its own; they are added afterwards, so that no sum needs atomics.
+    `taps` are rows and columns of a block of the filter, 0 where it is whole.
     """
 
     FREE = frozenset({"batch"})
@@ -53,12 +67,13 @@ class Config(BaseConfig):
     local_t: Local
     local_c: Local
     gemm: ProductText
+    taps: Taps = 0
 
     def conflict(self, problem: ConvProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
-        geo = common.geometry(problem, self.out_tile)
-        if reason := common.no_points(geo):
+        if reason := tiling_why_not(problem, self.out_tile, self.taps):
             return reason
+        geo = self.geometry(problem)
         if reason := pixels.conflict(geo, 1, limits):
             return reason
         if self.slice_t % TILE_STEP:
@@ -67,21 +82,25 @@ class Config(BaseConfig):
             return f"slice_t={self.slice_t} is more than the {geo.tiles} tiles there are"
         return common.product_why_not(self.gemm, gemm_problem(geo, self.slice_t), limits)
 
+    def geometry(self, problem: ConvProblem) -> Geometry:
+        """Return the sizes of the tiles and blocks."""
+        return geometry(problem, self.out_tile, self.taps)
+
     def multiplied(self, problem: ConvProblem) -> float:
         """Return the multiply-adds of the products over the problem's."""
-        return common.multiplied(problem, self.out_tile)
+        return multiplied(problem, self.out_tile, self.taps)
 
     def tiled(self, problem: ConvProblem) -> GemmProblem:
         """Return the product of all points."""
-        return gemm_problem(common.geometry(problem, self.out_tile), self.slice_t)
+        return gemm_problem(self.geometry(problem), self.slice_t)
 
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
-        geo = common.geometry(problem, self.out_tile)
+        geo = self.geometry(problem)
         product = common.product_needs(self.gemm, gemm_problem(geo, self.slice_t))
         frames = (
-            Frame("winograd_input", common.input_group(geo, 1, self.local_t)),
-            Frame("winograd_input", common.input_group(geo.gradient, 1, self.local_t)),
+            Frame("winograd_input", input_group(geo, 1, self.local_t)),
+            Frame("winograd_input", input_group(geo.gradient, 1, self.local_t)),
             Frame("winograd_gradient", (self.local_c,)),
         )
         spaces = (*workspaces(geo, self.slice_t), *product.workspaces)
@@ -97,7 +116,7 @@ TRAITS = Traits(rank=200, transforming=True)
 
 def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     """Say whether the family can compute the problem at all."""
-    return common.fits(problem) and problem.direction == "bwd_weights"
+    return fits(problem) and problem.direction == "bwd_weights"
 
 
 def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
@@ -106,7 +125,7 @@ def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
     Of pixels Y is [slice, filters] and V [slice, channels].
     """
     return GemmProblem(
-        geo.filters, geo.channels, slice_t, trans_a=geo.pixels, trans_b=not geo.pixels,
+        geo.filters, geo.summed, slice_t, trans_a=geo.pixels, trans_b=not geo.pixels,
         batch=slices(geo, slice_t) * geo.points,
         free=frozenset({"batch"}) if geo.free else frozenset(),
     )  # fmt: skip
@@ -119,16 +138,17 @@ def slices(geo: Geometry, slice_t: int) -> int:
 
 def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
     """Yield configs for an untuned problem, best guess first; some may not be valid."""
-    tiles = () if limits.kind == "cpu" else out_tiles(problem)
-    return by_rank(_guesses_of(common.geometry(problem, tile), limits) for tile in tiles)
+    found = () if limits.kind == "cpu" else best_tilings(problem)
+    return by_rank(_guesses_of(problem, tiling, limits) for tiling in found)
 
 
-def _guesses_of(geo: Geometry, limits: Limits) -> Iterator[Config]:
+def _guesses_of(problem: ConvProblem, tiling: Tiling, limits: Limits) -> Iterator[Config]:
+    geo = geometry(problem, *tiling)
     slice_t = full_slice(geo, limits)
     if broken(Needs((), workspaces(geo, slice_t)), limits):
         return
     for text in product_guesses(gemm_problem(geo, slice_t), limits):
-        yield Config(geo.out_tile, slice_t, local_t=128, local_c=64, gemm=text)
+        yield Config(geo.out_tile, slice_t, local_t=128, local_c=64, gemm=text, taps=tiling.taps)
 
 
 def slice_of(geo: Geometry, count: int) -> int:
@@ -140,15 +160,15 @@ def full_slice(geo: Geometry, limits: Limits) -> int:
     """Return the tiles of the longest slice that leaves every compute unit its work-items, and
     whose sums keep their digits.
     """  # noqa: D205
-    results = geo.points * round_up(geo.filters, 64) * round_up(geo.channels, 64)
+    results = geo.points * round_up(geo.filters, 64) * round_up(geo.summed, 64)
     wanted = ITEMS_PER_UNIT * limits.compute_units * 64 / results
     longest = slice_of(geo, next((count for count in SLICES if count >= wanted), SLICES[-1]))
-    return min(longest, common.most_summed(geo) or longest)
+    return min(longest, most_summed(geo) or longest)
 
 
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: both transforms, the product, a sum of slices, the inverse."""
-    geo = common.geometry(problem, config.out_tile)
+    geo = config.geometry(problem)
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo, config.slice_t))
     x_axis = LazyText(lambda: common.input_axis(geo, 1))
     y_axis = LazyText(lambda: common.axis_function("input_axis", _gradient_matrix(geo), vector(1)))
@@ -156,8 +176,8 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
         "tiles": slices(geo, config.slice_t) * config.slice_t, "slice_t": config.slice_t,
     }  # fmt: skip
     launches = (
-        common.input_launch(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
-        common.input_launch(
+        input_launch(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
+        input_launch(
             problem.dtype, geo.gradient, "gradient", y_axis, 1, config.local_t,
             read="OUT_TILE", **shape,
         ),
@@ -173,22 +193,22 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
 
 
 def _gradient_matrix(geo: Geometry) -> Matrix:
-    return cook_toom(geo.kernel, geo.out_tile).filter
+    return cook_toom(geo.taps, geo.out_tile).filter
 
 
 def workspaces(geo: Geometry, slice_t: int) -> common.Workspaces:
     """Return role and bytes of both transformed inputs and of M; the product may have its own."""
     products = slices(geo, slice_t) * geo.points
     return (
-        ("v", FLOAT * products * geo.channels * slice_t),
+        ("v", FLOAT * products * geo.summed * slice_t),
         ("gradient", FLOAT * products * geo.filters * slice_t),
-        ("m", FLOAT * products * geo.filters * geo.channels),
+        ("m", FLOAT * products * geo.filters * geo.summed),
     )
 
 
 def _sum(geo: Geometry, config: Config) -> Sum:
     """Return the sum of the slices, in place of the first."""
-    shape = (1, 1, geo.points * geo.filters * geo.channels)
+    shape = (1, 1, geo.points * geo.filters * geo.summed)
     return Sum(
         gemm_problem(geo, config.slice_t), slices(geo, config.slice_t), shape,
         buffer("m"), local_size=config.local_c, role="m", grows=geo.free,
@@ -196,16 +216,20 @@ def _sum(geo: Geometry, config: Config) -> Sum:
 
 
 def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
-    matrices = cook_toom(geo.kernel, geo.out_tile)
+    matrices = cook_toom(geo.taps, geo.out_tile)
+    sizes = {"FILTERS": geo.filters, "CHANNELS": geo.summed}
+    if geo.blocks > 1:
+        sizes["SOURCE_CHANNELS"] = geo.channels
 
     @LazyText
     def text() -> str:
         return render(
             "winograd_gradient",
             preamble=dtype_preamble(problem.dtype),
-            defines=geo.defines(common.IMAGES),
-            kernel=geo.kernel,
-            given=("FILTERS", "CHANNELS"),
+            defines=geo.defines(IMAGES),
+            taps=geo.taps,
+            cut=geo.blocks > 1,
+            given=tuple(sizes),
             strided=geo.pixels,
             output_axis=common.axis_function("output_axis", matrices.output, vector(1)),
             local_c=config.local_c,
@@ -214,12 +238,11 @@ def _inverse(problem: ConvProblem, geo: Geometry, config: Config) -> Launch:
     return Launch(
         text=text,
         kernel="winograd_gradient",
-        global_size=(round_up(geo.filters * geo.channels, config.local_c),),
+        global_size=(round_up(geo.filters * geo.summed, config.local_c),),
         local_size=(config.local_c,),
         args=(
             *buffer("m"),
             *winograd_filters.weights(problem),
-            Scalar(geo.filters),
-            Scalar(geo.channels),
+            *map(Scalar, sizes.values()),
         ),
     )
