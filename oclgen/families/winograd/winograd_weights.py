@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.gemm import gemm_staged
@@ -40,7 +41,18 @@ from oclgen.families.winograd.winograd_staged import TILE_STEP, renamed
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits, broken
 from oclgen.parameters import Local, Range
-from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, Scalar, buffer, ceil_div, round_up
+from oclgen.plan import (
+    Frame,
+    Launch,
+    LazyText,
+    Needs,
+    Outline,
+    Plan,
+    Scalar,
+    buffer,
+    ceil_div,
+    round_up,
+)
 from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render, vector
 from oclgen.variant import Variant
@@ -94,6 +106,23 @@ class Config(BaseConfig):
         """Return the product of all points."""
         return gemm_problem(self.geometry(problem), self.slice_t)
 
+    def outline(self, problem: ConvProblem) -> Outline:
+        """Return the plan, in which the product has neither text nor arguments."""
+        geo = self.geometry(problem)
+        product = Variant.from_text(self.gemm).outline(gemm_problem(geo, self.slice_t))
+        before, behind = self.around(problem, geo)
+        spaces = (*workspaces(geo, self.slice_t), *product.workspaces)
+        return Outline((*before, *product.launches, *behind), spaces, product.counters)
+
+    def around(
+        self, problem: ConvProblem, geo: Geometry
+    ) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
+        """Return the launches before the product and those behind it."""
+        is_summed = geo.free or slices(geo, self.slice_t) > 1
+        sums = (_sum(geo, self).launch(),) if is_summed else ()
+        before = _transforms(problem, geo, self.slice_t, self.local_t)
+        return before, (*sums, _inverse(problem, geo, self))
+
     def needs(self, problem: ConvProblem) -> Needs:
         """Return what the plan asks of a device."""
         geo = self.geometry(problem)
@@ -119,6 +148,7 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return fits(problem) and problem.direction == "bwd_weights"
 
 
+@lru_cache(maxsize=64)
 def gemm_problem(geo: Geometry, slice_t: int) -> GemmProblem:
     """Return the product of all slices and points: M [filters, channels] = Y [.., slice] V^T.
 
@@ -170,25 +200,25 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: both transforms, the product, a sum of slices, the inverse."""
     geo = config.geometry(problem)
     product = Variant.from_text(config.gemm).plan(gemm_problem(geo, config.slice_t))
+    middle = tuple(renamed(launch, ROLES) for launch in product.launches)
+    before, behind = config.around(problem, geo)
+    spaces = (*workspaces(geo, config.slice_t), *product.workspaces)
+    return replace(product, launches=(*before, *middle, *behind), workspaces=spaces)
+
+
+@lru_cache(maxsize=64)
+def _transforms(
+    problem: ConvProblem, geo: Geometry, slice_t: int, local_t: int
+) -> tuple[Launch, Launch]:
+    """Return the transforms of both inputs, which most guesses for a problem share."""
     x_axis = LazyText(lambda: common.input_axis(geo, 1))
     y_axis = LazyText(lambda: common.axis_function("input_axis", _gradient_matrix(geo), vector(1)))
-    shape: dict[str, Any] = {
-        "tiles": slices(geo, config.slice_t) * config.slice_t, "slice_t": config.slice_t,
-    }  # fmt: skip
-    launches = (
-        input_launch(problem.dtype, geo, "v", x_axis, 1, config.local_t, **shape),
+    shape: dict[str, Any] = {"tiles": slices(geo, slice_t) * slice_t, "slice_t": slice_t}
+    return (
+        input_launch(problem.dtype, geo, "v", x_axis, 1, local_t, **shape),
         input_launch(
-            problem.dtype, geo.gradient, "gradient", y_axis, 1, config.local_t,
-            read="OUT_TILE", **shape,
+            problem.dtype, geo.gradient, "gradient", y_axis, 1, local_t, read="OUT_TILE", **shape
         ),
-        *(renamed(launch, ROLES) for launch in product.launches),
-        *([_sum(geo, config).launch()] if geo.free or slices(geo, config.slice_t) > 1 else []),
-        _inverse(problem, geo, config),
-    )  # fmt: skip
-    return replace(
-        product,
-        launches=launches,
-        workspaces=(*workspaces(geo, config.slice_t), *product.workspaces),
     )
 
 
