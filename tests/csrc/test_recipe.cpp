@@ -211,6 +211,18 @@ TEST_CASE("two calls in a row that do the same are enough to know it") {
   CHECK(!memory.look_up(numbered(2)).recipe);
 }
 
+TEST_CASE("keys are known whose numbers are beyond 32 bits, too") {
+  constexpr int64_t kLarge = int64_t(1) << 40;
+  ocl::Memory memory;
+  const ocl::Recipe recipe;
+  for (const int64_t number : {kLarge + 1, -kLarge, int64_t(-1)})
+    for (int i = 0; i < 2; ++i)
+      memory.learn(numbered(number, 3), &recipe, memory.look_up(numbered(number, 3)).asked);
+  for (const int64_t number : {kLarge + 1, -kLarge, int64_t(-1)})
+    CHECK(memory.look_up(numbered(number, 3)).recipe);
+  CHECK(!memory.look_up(numbered(1, 3)).recipe);
+}
+
 TEST_CASE("a call that always does something else is hopeless after eight tries") {
   ocl::Memory memory;
   const auto key = numbered(1);
@@ -255,7 +267,7 @@ TEST_CASE("nothing is recalled while recall is suspended") {
 }
 
 TEST_CASE("where all memories keep too much, what was not used for longest goes") {
-  constexpr size_t kLength = size_t(1) << 12;  // 2048 such keys are 64 MiB
+  constexpr size_t kLength = size_t(1) << 13;  // 2048 such keys of small numbers are 64 MiB
   ocl::Memory memory, other;
   const ocl::Recipe recipe;
   const auto learn = [&](ocl::Memory& at, int64_t number) {
@@ -278,7 +290,7 @@ TEST_CASE("where all memories keep too much, what was not used for longest goes"
 }
 
 TEST_CASE("of keys that were all used last, a quarter goes, too") {
-  constexpr size_t kLength = size_t(1) << 12;  // 2048 such keys are 64 MiB
+  constexpr size_t kLength = size_t(1) << 13;  // 2048 such keys of small numbers are 64 MiB
   constexpr int64_t kKeys = 1900;
   const ocl::Recipe recipe;
   const auto fill = [&](ocl::Memory& memory) {
@@ -300,7 +312,7 @@ TEST_CASE("of keys that were all used last, a quarter goes, too") {
   }
   fill(memory);
   CHECK(count(memory) == kKeys);  // a memory that is gone takes no room
-  const auto large = numbered(kKeys, kLength * kLength / 16);  // 8 MiB
+  const auto large = numbered(kKeys, kLength * kLength / 32);  // 8 MiB
   memory.learn(large, &recipe, memory.look_up(large).asked);
   CHECK(count(memory) == kKeys - (kKeys + 1) / 4);
 }

@@ -129,8 +129,8 @@ size_t result_bytes_of(const Held& call, const int64_t* values) {
 
 // Appends a launch to the chain if all that it uses can be held.
 bool append(Held& call, const int64_t* values, size_t way, bool first) {
-  const bool loosely = way == kLoosely && call.loose;
-  const Way& by = loosely ? *call.loose : call.ways[way];
+  const bool loosely = way == kLoosely && call.ways->loose;
+  const Way& by = loosely ? *call.ways->loose : call.ways->own[way];
   Holding blocks(call, values, loosely);
   if (first) {
     blocks.add(by.source, false);
@@ -140,7 +140,7 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
   for (const uint32_t place : by.writes) blocks.add(place, true);
   if (!blocks.hold_all()) return false;
   if (chain.empty()) chain_graph = graph_here();
-  may_be_loose = (chain.empty() || may_be_loose) && call.loose && !call.is_asked;
+  may_be_loose = (chain.empty() || may_be_loose) && call.ways->loose && !call.is_asked;
   Link& link = chain.emplace_back();
   link.call = shared(call);
   link.values.assign(values, values + call.is_address.size());
@@ -155,7 +155,8 @@ bool append(Held& call, const int64_t* values, size_t way, bool first) {
 // Appends a launch to a loose chain, whatever it reads. While autograd keeps results, nothing can
 // be fused, so nothing is held.
 bool append_loosely(Held& call, const int64_t* values) {
-  if (!call.loose || call.is_asked || at::GradMode::is_enabled() || chain.size() >= kMostLinks)
+  if (!call.ways->loose || call.is_asked || at::GradMode::is_enabled() ||
+      chain.size() >= kMostLinks)
     return false;
   // a chain is of one device, because its links read what others wrote, or stand in it loosely
   if (!chain.empty() && (!may_be_loose || chain.front().call->device != call.device)) return false;
@@ -281,8 +282,8 @@ int Held::enqueue(const int64_t* values) {
   if (settler.load() != std::this_thread::get_id()) {
     if (!chain.empty() && chain_graph != graph_here())
       if (const int status = settle()) return status;
-    for (size_t way = 0; way < ways.size() && !chain.empty(); ++way)
-      if (continues(*this, values[ways[way].source]) && append(*this, values, way, false))
+    for (size_t way = 0; way < ways->own.size() && !chain.empty(); ++way)
+      if (continues(*this, values[ways->own[way].source]) && append(*this, values, way, false))
         return kOk;
     if (!chain.empty() && append_loosely(*this, values)) return kOk;
     if (const int status = settle()) return status;
@@ -357,19 +358,9 @@ void* ocl_held_new(int64_t number, const char* name, void* alone, int is_asked, 
   held->result = result;
   held->begins = begins != 0;
   held->is_address = held->alone->is_address;
-  for (uint32_t i = 0; i < ways; ++i) {
-    auto& way = held->ways.emplace_back();
-    way.source = *places++;
-    for (auto* list : {&way.reads, &way.writes}) {
-      const uint32_t count = *places++;
-      list->assign(places, places + count);
-      places += count;
-    }
-  }
-  if (may_be_loose) {
-    held->loose = held->ways.back();
-    held->ways.pop_back();
-    const auto& reads = held->loose->reads;
+  held->ways = &ocl::ways_of(ways, places, may_be_loose != 0);
+  if (const auto& loose = held->ways->loose) {
+    const auto& reads = loose->reads;
     held->is_in_place = std::find(reads.begin(), reads.end(), result) != reads.end();
   }
   return new ocl::Handle(held);

@@ -1,5 +1,8 @@
 #include "fusion/link.h"
 
+#include <map>
+#include <mutex>
+
 namespace ocl {
 
 namespace {
@@ -11,6 +14,28 @@ int64_t way_of(const Link& link, bool loosely) {
 }
 
 }  // namespace
+
+const Ways& ways_of(uint32_t count, const uint32_t* places, bool may_be_loose) {
+  Ways ways;
+  const uint32_t* const begin = places;
+  for (uint32_t i = 0; i < count; ++i) {
+    auto& way = ways.own.emplace_back();
+    way.source = *places++;
+    for (auto* list : {&way.reads, &way.writes}) {
+      const uint32_t length = *places++;
+      list->assign(places, places + length);
+      places += length;
+    }
+  }
+  if (may_be_loose) {
+    ways.loose = std::move(ways.own.back());
+    ways.own.pop_back();
+  }
+  static std::mutex mutex;
+  static auto* all = new std::map<std::pair<bool, std::vector<uint32_t>>, Ways>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  return all->try_emplace({may_be_loose, {begin, places}}, std::move(ways)).first->second;
+}
 
 std::vector<int64_t> described(const Link* first, const Link* end, bool loosely) {
   std::vector<int64_t> words;

@@ -17,6 +17,16 @@ struct Way {
   std::vector<uint32_t> writes;  // its result and others that do not lie in the source
 };
 
+// The ways of a launch, and that of a link of a loose chain, if it may be one.
+struct Ways {
+  std::vector<Way> own;
+  std::optional<Way> loose;  // operands and results
+};
+
+// Ways that Python gives as `ocl_held_new` has them. Few differ, so that thousands of launches
+// share them; they are never freed.
+const Ways& ways_of(uint32_t count, const uint32_t* places, bool may_be_loose);
+
 // A launch that may be held back. Its words are those of the unfused launch.
 struct Held final : Prepared {
   ~Held() override;
@@ -31,8 +41,7 @@ struct Held final : Prepared {
   int64_t items, dtype;
   uint32_t result;  // the place of its result
   bool begins;  // whether it may be the first of a chain
-  std::vector<Way> ways;
-  std::optional<Way> loose;  // operands and results, if it may be a link of a loose chain
+  const Ways* ways = nullptr;
   bool is_in_place = false;  // whether a loose link reads its result, too
 };
 
@@ -43,7 +52,7 @@ struct Link {
   size_t way;
   bool dropped = false;  // in a loose chain that runs: whether no tensor has the result any more
 
-  int64_t source() const { return values[call->ways[way].source]; }
+  int64_t source() const { return values[call->ways->own[way].source]; }
   int64_t result() const { return values[call->result]; }
 };
 

@@ -234,8 +234,9 @@ class Memory {
  private:
   friend void forget_recalled();
   struct Known {
-    std::vector<int64_t> numbers;  // of the key
+    std::vector<int32_t> numbers;  // of the key, or their halves if they are `wide`
     std::shared_ptr<const Recipe> recipe;
+    bool wide = false;  // some number is beyond 32 bits
     bool sure = false;  // two calls in a row did the same, or the first is trusted
     int tries = 0;
     size_t bytes = 0;  // of host memory that it keeps, at a guess
@@ -245,6 +246,7 @@ class Memory {
   using Recipes = std::unordered_map<uint64_t, Known>;
   using Gone = std::vector<Recipes::node_type>;  // deleted after the lock
   static bool is_of(const Known& known, const Key& key);
+  static void set_numbers(Known& known, const Key& key);
   static void drop_unused(Gone& gone);
   Recipes emptied();
   bool is_trusted(const Recipe& recipe) const;

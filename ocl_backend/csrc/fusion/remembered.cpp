@@ -1,5 +1,6 @@
 // What is remembered of calls: recipes by their keys, within a bound on the memory they keep.
 #include <algorithm>
+#include <cstring>
 
 #include "fusion/recipe.h"
 
@@ -24,9 +25,10 @@ std::vector<Memory*>& all_memories() {
 
 // A guess of the host memory that a key keeps: its launches, and what Python has of its rules.
 size_t bytes_of(size_t numbers, const Recipe* recipe) {
-  constexpr size_t kKey = 256, kLaunch = 768, kRule = 3072;
-  size_t bytes = kKey + numbers * sizeof(int64_t);
+  constexpr size_t kKey = 192, kLaunch = 512, kRule = 2048;
+  size_t bytes = kKey + numbers * sizeof(int32_t);
   if (!recipe) return bytes;
+  bytes += sizeof(Recipe);
   for (const Step& step : recipe->steps)
     bytes += (step.prepared->may_be_held ? kRule : kLaunch) + step.words.size() * sizeof(Word);
   bytes += recipe->spaces.size() * sizeof(Space);
@@ -56,7 +58,24 @@ bool Memory::is_suspended() {
 }
 
 bool Memory::is_of(const Known& known, const Key& key) {
-  return at::IntArrayRef(known.numbers).equals(key.numbers);
+  const auto& numbers = key.numbers;
+  if (known.wide)
+    return known.numbers.size() == 2 * numbers.size() &&
+           !std::memcmp(known.numbers.data(), numbers.data(), numbers.size() * sizeof(int64_t));
+  return std::equal(numbers.begin(), numbers.end(), known.numbers.begin(), known.numbers.end());
+}
+
+// Sizes and strides are below 2^31. In 64 bits, keys would be a third of what is kept.
+void Memory::set_numbers(Known& known, const Key& key) {
+  const auto& numbers = key.numbers;
+  known.wide = std::any_of(numbers.begin(), numbers.end(),
+                           [](int64_t number) { return number != int32_t(number); });
+  if (!known.wide) {
+    known.numbers.assign(numbers.begin(), numbers.end());
+    return;
+  }
+  known.numbers.resize(2 * numbers.size());
+  std::memcpy(known.numbers.data(), numbers.data(), numbers.size() * sizeof(int64_t));
 }
 
 Memory::Found Memory::look_up(const Key& key) const {
@@ -92,7 +111,7 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   const auto [place, is_new] = known_.try_emplace(key.hash());
   Known& known = place->second;
   if (is_new) {
-    known.numbers.assign(key.numbers.begin(), key.numbers.end());
+    set_numbers(known, key);
     known.used = ++learnt;
   } else if (!is_of(known, key)) {
     return;
@@ -104,7 +123,7 @@ void Memory::learn(const Key& key, const Recipe* recipe, uint64_t asked) {
   ++known.tries;
   if (!sure && recipe) sure = std::make_shared<const Recipe>(*recipe);
   replaced = std::exchange(known.recipe, std::move(sure));
-  set_bytes(known, bytes_of(key.numbers.size(), known.recipe.get()));
+  set_bytes(known, bytes_of(known.numbers.size(), known.recipe.get()));
   if (kept_bytes > kMostBytes) drop_unused(gone);
 }
 

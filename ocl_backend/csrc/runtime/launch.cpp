@@ -57,11 +57,21 @@ struct Changing {
   int32_t item_bytes;
 };
 
-// A number that is the same in every call of a launch.
+// The place of a number that is the same in every call of a launch.
 struct Fixed {
   cl_uint index;
   uint32_t bytes;
-  int64_t bits;
+};
+
+// What launches that differ in sizes and numbers alone have in common: they share it, because where
+// sizes vary a process keeps some ten thousand.
+struct Form {
+  c10::DeviceIndex device;
+  const char* name;
+  cl_uint dimensions;
+  bool has_local;
+  std::vector<Changing> changing;
+  std::vector<Fixed> fixed;
 };
 
 struct Launch final : Prepared {
@@ -71,7 +81,7 @@ struct Launch final : Prepared {
   int check(const int64_t* words) override;
   Handle apart() override;
   std::shared_ptr<Launch> copied() const;
-  const char* label() const override { return name; }
+  const char* label() const override { return form->name; }
   int resolve(const int64_t* words, Resolved& resolved) const;
   bool is_ready() const override { return ready.load(std::memory_order_acquire); }
   int64_t awaited() const override { return is_ready() ? 0 : number; }
@@ -79,27 +89,24 @@ struct Launch final : Prepared {
   std::shared_ptr<Kernel> kernel;  // null until its program is built
   std::atomic<bool> ready{false};  // whether it is there
   int64_t number;                  // by which Python knows that program
-  c10::DeviceIndex device;
-  const char* name;
-  cl_uint dimensions;
+  std::shared_ptr<const Form> form;
   size_t global_size[3];
   size_t local_size[3];
-  bool has_local;
-  std::vector<Changing> changing;
-  std::vector<Fixed> fixed;
+  std::vector<int64_t> numbers;  // the bits of each of the form's `fixed`
   int runs = 0;  // with a kernel that others use, too, `kSharingRuns` at most
   std::atomic<bool> was_accepted{false};  // by the driver, once
 };
 
 int fail_launch(const Launch& launch, int status, const std::string& reason) {
   std::ostringstream text;
-  text << device_at(launch.device).name << ": kernel " << launch.name << ", global size (";
-  for (cl_uint d = 0; d < launch.dimensions; ++d) text << (d ? ", " : "") << launch.global_size[d];
+  const Form& form = *launch.form;
+  text << device_at(form.device).name << ": kernel " << form.name << ", global size (";
+  for (cl_uint d = 0; d < form.dimensions; ++d) text << (d ? ", " : "") << launch.global_size[d];
   text << "), local size ";
-  if (!launch.has_local) text << "left to the runtime";
-  for (cl_uint d = 0; launch.has_local && d < launch.dimensions; ++d)
+  if (!form.has_local) text << "left to the runtime";
+  for (cl_uint d = 0; form.has_local && d < form.dimensions; ++d)
     text << (d ? ", " : "(") << launch.local_size[d];
-  text << (launch.has_local ? "): " : ": ") << reason;
+  text << (form.has_local ? "): " : ": ") << reason;
   return ocl::fail(status, text.str());
 }
 
@@ -124,10 +131,10 @@ int find(const Launch& launch, const Changing& argument, int64_t address, Locati
   if (!found.block)
     return fail_at(launch, argument.index,
                    "not memory of an ocl device. Move the tensor there first");
-  if (found.block->device != launch.device)
+  if (found.block->device != launch.form->device)
     return fail_at(launch, argument.index,
                    "lies on ocl:" + std::to_string(found.block->device) +
-                       ", the kernel runs on ocl:" + std::to_string(launch.device) +
+                       ", the kernel runs on ocl:" + std::to_string(launch.form->device) +
                        ". Move the tensors to one device");
   if (found.offset % size_t(argument.item_bytes))
     return fail_at(launch, argument.index,
@@ -138,9 +145,9 @@ int find(const Launch& launch, const Changing& argument, int64_t address, Locati
 }
 
 int set_fixed(const Launch& launch) {
-  for (const auto& argument : launch.fixed)
-    if (const int status = set(launch, argument.index, argument.bytes, argument.bits))
-      return status;
+  auto number = launch.numbers.begin();
+  for (const auto& argument : launch.form->fixed)
+    if (const int status = set(launch, argument.index, argument.bytes, *number++)) return status;
   return kOk;
 }
 
@@ -164,7 +171,7 @@ int set_arguments(const Launch& launch, const int64_t* resolved) {
   }
   if (const int status = set_fixed(launch)) return status;
   static_assert(sizeof(cl_mem) == sizeof(int64_t), "a buffer's handle is kept as a number");
-  for (const auto& argument : launch.changing) {
+  for (const auto& argument : launch.form->changing) {
     const bool is_wide = is_buffer(argument.kind) || argument.kind == kLong;
     const size_t bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
     if (const int status = set(launch, argument.index, bytes, *resolved++)) return status;
@@ -182,7 +189,7 @@ std::shared_ptr<Kernel> another_kernel(const Launch& launch) {
                          static_cast<void*>(&program), nullptr) != CL_SUCCESS)
     return nullptr;
   cl_int status = CL_SUCCESS;
-  auto* made = cl.clCreateKernel(program, launch.name, &status);
+  auto* made = cl.clCreateKernel(program, launch.form->name, &status);
   return made ? std::make_shared<Kernel>(made) : nullptr;
 }
 
@@ -213,11 +220,12 @@ int Launch::enqueue(const int64_t* words) {
     return fail_launch(*this, kFailed,
                        "the device cannot be used in a forked child. "
                        "Start the child with the 'spawn' method");
+  const c10::DeviceIndex device = form->device;
   return has_to_wait(device, *this) ? defer(device, *this, words, is_address.size()) : run(words);
 }
 
 int Launch::check(const int64_t* words) {
-  for (const auto& argument : changing) {
+  for (const auto& argument : form->changing) {
     const int64_t word = *words++;
     if (!is_buffer(argument.kind) || !word) continue;
     Location found;
@@ -228,7 +236,7 @@ int Launch::check(const int64_t* words) {
 
 // Finds the memory of each address, and counts the command as one that may write there.
 int Launch::resolve(const int64_t* words, Resolved& resolved) const {
-  for (const auto& argument : changing) {
+  for (const auto& argument : form->changing) {
     const int64_t word = *words++;
     if (!is_buffer(argument.kind)) {
       resolved.words.push_back(bits_of(argument.kind, word));
@@ -240,7 +248,7 @@ int Launch::resolve(const int64_t* words, Resolved& resolved) const {
     }
     Location found;
     if (const int status = find(*this, argument, word, found)) return status;
-    may_fault(device_at(device), word);
+    may_fault(device_at(form->device), word);
     resolved.add(found, int64_t(found.offset) / argument.item_bytes, argument.kind == kBuffer);
   }
   return kOk;
@@ -248,15 +256,15 @@ int Launch::resolve(const int64_t* words, Resolved& resolved) const {
 
 // Sets the arguments and enqueues, as one step.
 int Launch::submit(const int64_t* resolved) {
-  Device& one = device_at(device);
+  Device& one = device_at(form->device);
   const std::lock_guard<std::mutex> lock(one.submission);
   stop_sharing(*this);
   if (const int status = set_arguments(*this, resolved)) return status;
-  one.last_kernel.store(name, std::memory_order_relaxed);
-  Timed timed(device, Activity::kKernel, name);
+  one.last_kernel.store(form->name, std::memory_order_relaxed);
+  Timed timed(form->device, Activity::kKernel, form->name);
   const cl_int code =
-      cl.clEnqueueNDRangeKernel(one.queue, kernel->kernel, dimensions, nullptr, global_size,
-                                has_local ? local_size : nullptr, 0, nullptr, timed.event());
+      cl.clEnqueueNDRangeKernel(one.queue, kernel->kernel, form->dimensions, nullptr, global_size,
+                                form->has_local ? local_size : nullptr, 0, nullptr, timed.event());
   if (code == CL_SUCCESS) {
     was_accepted.store(true, std::memory_order_relaxed);
     return kOk;
@@ -271,22 +279,18 @@ std::shared_ptr<Launch> Launch::copied() const {
   made->kernel = kernel;
   made->ready = true;
   made->number = number;
-  made->device = device;
-  made->name = name;
-  made->dimensions = dimensions;
+  made->form = form;
   std::copy(std::begin(global_size), std::end(global_size), made->global_size);
   std::copy(std::begin(local_size), std::end(local_size), made->local_size);
-  made->has_local = has_local;
-  made->changing = changing;
-  made->fixed = fixed;
+  made->numbers = numbers;
   return made;
 }
 
 Handle Launch::apart() {
-  const std::lock_guard<std::mutex> lock(device_at(device).submission);
+  const std::lock_guard<std::mutex> lock(device_at(form->device).submission);
   auto made = copied();
   made->kernel = another_kernel(*this);
-  TORCH_CHECK(made->kernel, "kernel ", name,
+  TORCH_CHECK(made->kernel, "kernel ", form->name,
               ": the runtime makes no further kernel of its program");
   return made;
 }
@@ -297,7 +301,7 @@ int Launch::run(const int64_t* words) {
   if (!is_ready()) return fail_unfinished();
   Resolved resolved;
   if (const int status = resolve(words, resolved)) return status;
-  return hand_over(device, *this, resolved, was_accepted.load(std::memory_order_relaxed));
+  return hand_over(form->device, *this, resolved, was_accepted.load(std::memory_order_relaxed));
 }
 
 }  // namespace ocl
@@ -340,21 +344,24 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
   if (kernel) launch->kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
   launch->ready = kernel != nullptr;
   launch->number = number;
-  launch->device = c10::DeviceIndex(device);
-  launch->name = ocl::keep_name(name);
-  launch->dimensions = dimensions;
-  launch->has_local = local != nullptr;
+  const auto form = std::make_shared<ocl::Form>();
+  form->device = c10::DeviceIndex(device);
+  form->name = ocl::keep_name(name);
+  form->dimensions = dimensions;
+  form->has_local = local != nullptr;
   for (uint32_t d = 0; d < dimensions; ++d) {
     launch->global_size[d] = global[d];
     if (local) launch->local_size[d] = local[d];
   }
   for (uint32_t i = 0; i < count; ++i) {
-    launch->changing.push_back({ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i]});
+    form->changing.push_back({ocl::Kind(kinds[i]), ocl::cl_uint(indices[i]), item_bytes[i]});
     launch->is_address.push_back(ocl::is_buffer(kinds[i]));
   }
-  for (uint32_t i = 0; i < fixed; ++i) launch->fixed.push_back({places[i], bytes[i], values[i]});
+  for (uint32_t i = 0; i < fixed; ++i) form->fixed.push_back({places[i], bytes[i]});
+  launch->form = form;
+  launch->numbers.assign(values, values + fixed);
   if (!kernel) return new ocl::Handle(launch);
-  const std::lock_guard<std::mutex> lock(ocl::device_at(launch->device).submission);
+  const std::lock_guard<std::mutex> lock(ocl::device_at(form->device).submission);
   return ocl::set_fixed(*launch) ? nullptr : new ocl::Handle(launch);
 }
 
@@ -362,11 +369,12 @@ void* ocl_launch_new(int device, void* kernel, int64_t number, const char* name,
 // local sizes if there are any, and what never changes, all in the order of `ocl_launch_new`.
 void* ocl_launch_like(void* prepared, const int64_t* words) {
   const auto& like = static_cast<const ocl::Launch&>(**static_cast<ocl::Handle*>(prepared));
+  const ocl::Form& form = *like.form;
   const auto launch = like.copied();
-  for (uint32_t d = 0; d < like.dimensions; ++d) launch->global_size[d] = size_t(*words++);
-  for (uint32_t d = 0; like.has_local && d < like.dimensions; ++d)
+  for (uint32_t d = 0; d < form.dimensions; ++d) launch->global_size[d] = size_t(*words++);
+  for (uint32_t d = 0; form.has_local && d < form.dimensions; ++d)
     launch->local_size[d] = size_t(*words++);
-  for (auto& argument : launch->fixed) argument.bits = *words++;
+  std::copy(words, words + launch->numbers.size(), launch->numbers.begin());
   return new ocl::Handle(launch);
 }
 
@@ -374,7 +382,7 @@ void* ocl_launch_like(void* prepared, const int64_t* words) {
 // refuse what never changes.
 int ocl_launch_complete(void* prepared, void* kernel) {
   auto& launch = static_cast<ocl::Launch&>(**static_cast<ocl::Handle*>(prepared));
-  const std::lock_guard<std::mutex> lock(ocl::device_at(launch.device).submission);
+  const std::lock_guard<std::mutex> lock(ocl::device_at(launch.form->device).submission);
   if (launch.is_ready()) return ocl::kOk;
   launch.kernel = *static_cast<std::shared_ptr<ocl::Kernel>*>(kernel);
   const int status = ocl::set_fixed(launch);

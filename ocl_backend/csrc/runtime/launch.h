@@ -2,8 +2,9 @@
 // (sequence.cpp). A call passes only what changes, a word each: an address, an integer or a number.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <memory>
-#include <vector>
 
 #include "runtime/memory.h"
 #include "runtime/status.h"
@@ -35,7 +36,7 @@ class Prepared : public std::enable_shared_from_this<Prepared> {
   // The number of its program, by which Python waits for it; 0: it is built, or there is none.
   virtual int64_t awaited() const { return 0; }
 
-  std::vector<bool> is_address;
+  c10::SmallVector<bool, 8> is_address;
   bool may_be_held = false;
 };
 
