@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from itertools import chain, product, starmap
+from itertools import chain, product
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm.gemm_async_shapes import Shape, is_filled, narrow, usual
 from oclgen.families.gemm.gemm_async_text import Text
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
-from oclgen.families.parts.blocking import fill, tiles
+from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import Packing, pack_tiles, sizes_of
 from oclgen.families.parts.planes import FLOAT_BYTES
@@ -51,8 +52,6 @@ REGISTERS = 65536
 FLAG_BYTES = 4
 """Local memory in which a work-group notes how many came before it."""
 INT_MAX = 2**31 - 1
-NARROW = 32
-"""Rows or columns of a product whose tiles are as narrow."""
 SHARING_GUESSES = 2
 """Guesses that are also made with all tiles shared by the work-groups."""
 
@@ -277,53 +276,34 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 
 
 def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
-    """Return configs for an untuned problem, best guess first; some may not be valid.
+    """Return configs for an untuned problem, best guess first; some may not be valid."""
+    few = [(shape, False) for shape in narrow(problem, limits)]
+    packs = (True, False) if is_filled(problem, limits) and problem.k >= 512 else (False,)
+    found = [*few, *product(usual(problem, limits), packs)]
+    first = (guess(problem, shape, limits, pack) for shape, pack in found[:SHARING_GUESSES])
+    return chain(
+        (guess(problem, shape, limits, pack) for shape, pack in found),
+        (_sharing(one, limits) for one in first),
+    )
 
-    8 x 16 per work-item asks local memory for the fewest words; slices of k are for products with
-    a tile or less for each compute unit.
+
+def guess(problem: GemmProblem, shape: Shape, limits: Limits, pack: bool = False) -> Config:
+    """Return the guess of a shape, with the slices of k that the problem wants.
+
+    Args:
+        problem: the product.
+        shape: of tiles and work-groups.
+        limits: of the device.
+        pack: whether operands that do not lie in rows of tiles are turned first.
     """
-    if "cp_async" not in limits.instructions:
-        return iter(())
-    # tile, local size, slices, stages
-    many = (
-        (128, 128, 8, 16, 8, 1, 3), (64, 128, 8, 8, 8, 1, 4), (128, 128, 16, 16, 16, 1, 2),
-        (128, 256, 8, 16, 16, 1, 3),
-    )  # fmt: skip
-    few = (
-        (64, 128, 8, 8, 16, 2, 4), (64, 128, 16, 8, 8, 4, 3), (128, 256, 8, 16, 16, 1, 3),
-        (64, 64, 16, 8, 8, 4, 3), (128, 128, 8, 16, 8, 1, 4), (16, 128, 16, 4, 16, 4, 3),
-        (16, 128, 16, 4, 8, 4, 4),
-    )  # fmt: skip
-    filled = tiles(problem, 64, 128) >= 2 * limits.compute_units
-    usual = many if filled else [s for s in few if s[0] < 2 * max(problem.m, 16)]
-    packs = (True, False) if filled and problem.k >= 512 else (False,)
-    shapes = [(shape, False) for shape in _narrow(problem, filled)]
-    shapes += product(usual, packs)
-
-    def config_of(shape: tuple[int, ...], pack: bool) -> Config:
-        tile_m, tile_n, tile_k, local_m, local_n, local_k, stages = shape
-        return Config(
-            tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, local_m=local_m, local_n=local_n, warp_m=4,
-            pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
-            stages=stages, split_k=1, group_m=8,
-            pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
-            local_k=local_k,
-        ).with_best_split(problem, limits)  # fmt: skip
-
-    shared = (_sharing(config_of(*one), limits) for one in shapes[:SHARING_GUESSES])
-    return chain(starmap(config_of, shapes), shared)
-
-
-def _narrow(problem: GemmProblem, filled: bool) -> tuple[tuple[int, ...], ...]:
-    """Return tiles, local sizes, slices and stages for few columns, or few rows of many products.
-
-    A tile of 128 would compute four times what is stored.
-    """
-    if problem.n <= NARROW:
-        return (64, 32, 16, 8, 8, 4, 4), (128, 32, 16, 16, 8, 2, 4)
-    if problem.m <= NARROW and filled:
-        return (32, 128, 8, 4, 16, 1, 4), (32, 128, 16, 4, 16, 2, 3)
-    return ()
+    return Config(
+        tile_m=shape.tile_m, tile_n=shape.tile_n, tile_k=shape.tile_k,
+        local_m=shape.local_m, local_n=shape.local_n, warp_m=4,
+        pad_a=0 if problem.trans_a or pack else 4, pad_b=4 if problem.trans_b > pack else 0,
+        stages=shape.stages, split_k=1, group_m=8,
+        pack_a=pack and not problem.trans_a, pack_b=pack and problem.trans_b,
+        local_k=shape.local_k,
+    ).with_best_split(problem, limits)  # fmt: skip
 
 
 def _sharing(config: Config, limits: Limits) -> Config:

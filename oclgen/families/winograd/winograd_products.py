@@ -9,7 +9,8 @@ from operator import itemgetter
 from typing import TypeVar
 
 from oclgen.families.gemm import gemm_async, gemm_register, gemm_staged
-from oclgen.families.parts.blocking import idleness
+from oclgen.families.gemm.gemm_async_shapes import Shape, narrow, usual
+from oclgen.families.parts.blocking import fill, idleness
 from oclgen.families.winograd.winograd_geometry import MANY_POINTS, Tiling, geometry, tilings
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div
@@ -88,19 +89,19 @@ def _staged(product: GemmProblem, limits: Limits, slices: int) -> Iterator[tuple
 def _copying(product: GemmProblem, limits: Limits, slices: int) -> Iterator[tuple[float, Made]]:
     """Yield the guesses of `gemm_async` with what they waste, where a device has `cp.async`.
 
-    Those whose work-groups share all tiles are left out: their sums are not cut into slices.
+    Operands lie as the transforms write them, so none is packed. Shapes that leave a device so idle
+    that k is cut further are left out: work-groups would share each tile.
     """
-    if not gemm_async.TRAITS.instructions <= limits.instructions:
-        return
-    for one in gemm_async.guesses(product, limits):
-        if one.shared or one.pack_a or one.pack_b:
+    for shape in (*narrow(product, limits), *usual(product, limits)):
+        tile, local = (shape.tile_m, shape.tile_n), (shape.local_m, shape.local_n)
+        items = shape.local_m * shape.local_n * shape.local_k
+        if fill(product, limits, *tile, shape.tile_k, items) > 1:
             continue
-        config = replace(one, split_k=max(one.split_k, slices))
 
-        def made(config: gemm_async.Config = config) -> Variant:
-            return Variant(gemm_async.NAME, config)
+        def made(shape: Shape = shape) -> Variant:
+            config = gemm_async.guess(product, shape, limits)
+            return Variant(gemm_async.NAME, replace(config, split_k=slices))
 
-        tile, local = (one.tile_m, one.tile_n), (one.local_m, one.local_n)
         yield COPYING * _waste(product, tile, local, limits), made
 
 
