@@ -212,7 +212,7 @@ TEST_CASE("two calls in a row that do the same are enough to know it") {
 }
 
 TEST_CASE("keys are known whose numbers are beyond 32 bits, too") {
-  constexpr int64_t kLarge = int64_t(1) << 40;
+  constexpr int64_t kLarge = 0x100'0000'0000;
   ocl::Memory memory;
   const ocl::Recipe recipe;
   for (const int64_t number : {kLarge + 1, -kLarge, int64_t(-1)})
