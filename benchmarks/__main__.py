@@ -328,7 +328,6 @@ def architectures(**asked: Any) -> None:
 
     if asked["seed"] is None:
         asked["seed"] = seed_of_today()
-    asked["size"] = asked["size"] or ""
     try:
         run(Options(**asked))
     except (SideError, ResultError) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.comparison import ours
 from benchmarks.comparison.builders import build
-from benchmarks.comparison.run import peer_device
+from benchmarks.comparison.run import begun, peer_device
 from benchmarks.comparison.sides import Side, SideError
 from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
 from benchmarks.comparison.sweep import start
@@ -25,7 +25,6 @@ from benchmarks.report import text
 from benchmarks.report.rows import Result, Row
 from benchmarks.tasks import architectures
 from benchmarks.tasks.architectures import DTYPES, KIND, Case, Drawn
-from oclgen.roofline import Roofs
 
 WORST = 20
 """Rows that are printed by themselves."""
@@ -42,7 +41,7 @@ class Options:
     networks: int = 8
     only: tuple[str, ...] = ()
     dtype: tuple[str, ...] = DTYPES
-    size: str = ""
+    size: str | None = None
     case_seconds: float = 60.0
     time_budget: float = inf
     builders: int = 0
@@ -96,11 +95,7 @@ def main(options: Options) -> None:
         peer = peer_device(options.peer, hello["limits"])
         size = options.size or ("gpu" if hello["limits"].kind == "gpu" else "cpu")
         with closing(Side("torch", torch_peer.start, peer)) as their_side:
-            peers = {"torch": their_side.prepare("hello", {}, LONGEST_S)["name"]}
-            roofs = Roofs(**hello["roofs"])
-            result = Result(hello["device"], hello["versions"], peers, roofs, options.note)
-            result = result.resumed(options.json) if options.json else result
-            print(f"{text.head(result)}\nDrawn by --seed {options.seed}.\n", flush=True)
+            result = begun(hello, their_side, options.json, options.note, options.seed)
             screen = Screen(their_side, clock)
             drawn = _chosen(options, size, screen)
             suite = Suite(our_side, their_side, clock, alone=False)

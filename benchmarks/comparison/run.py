@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from benchmarks.comparison import ours
 from benchmarks.comparison.sides import Side
@@ -90,17 +91,37 @@ def run(options: Options) -> Result:
         hello = our_side.prepare("hello", {}, LONGEST_S)
         peer = peer_device(options.peer, hello["limits"])
         with closing(Side("torch", torch_peer.start, peer)) as their_side:
-            peers = {"torch": their_side.prepare("hello", {}, LONGEST_S)["name"], **hello["peers"]}
-            roofs = Roofs(**hello["roofs"])
-            result = Result(hello["device"], hello["versions"], peers, roofs, options.note)
-            result = result.resumed(options.json) if options.json else result
-            print(f"{text.head(result)}\nDrawn by --seed {options.seed}.\n", flush=True)
+            result = begun(hello, their_side, options.json, options.note, options.seed)
             tasks = all_tasks(options, hello["limits"])
             if options.missing:
                 tasks = [task for task in tasks if not result.has(task.kind, task.key)]
             problems = [task.what["problem"] for task in tasks if "problem" in task.what]
             our_side.prepare("ahead", {"problems": problems}, LONGEST_S)
             return Suite(our_side, their_side, clock).run(tasks, result, options.json)
+
+
+def begun(
+    hello: Mapping[str, Any], theirs: Side, path: Path | None, note: str, seed: int
+) -> Result:
+    """Return what rows are added to, with those of a file, and print its head.
+
+    Args:
+        hello: our side's answer.
+        theirs: torch's.
+        path: of the file; None: there is none.
+        note: what the report says besides.
+        seed: that draws what is measured.
+
+    Raises:
+        SideError: torch's side does not start.
+        ResultError: the file's rows are another device's.
+    """
+    peers = {"torch": theirs.prepare("hello", {}, LONGEST_S)["name"], **hello["peers"]}
+    roofs = Roofs(**hello["roofs"])
+    result = Result(hello["device"], hello["versions"], peers, roofs, note)
+    result = result.resumed(path) if path else result
+    print(f"{text.head(result)}\nDrawn by --seed {seed}.\n", flush=True)
+    return result
 
 
 def all_tasks(options: Options, limits: Limits) -> list[Task]:

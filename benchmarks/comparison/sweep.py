@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.comparison import ours
 from benchmarks.comparison.builders import build
-from benchmarks.comparison.run import peer_device
+from benchmarks.comparison.run import begun, peer_device
 from benchmarks.comparison.sides import Side
 from benchmarks.comparison.suite import LONGEST_S, Clock, Suite
 from benchmarks.peers import torch_peer
@@ -21,7 +21,6 @@ from benchmarks.tasks.sweep import KIND
 from benchmarks.tasks.sweep import tasks as layers
 from benchmarks.tasks.sweep_calls import Case, call
 from benchmarks.timing import Prepare
-from oclgen.roofline import Roofs
 
 WORST = 20
 """Rows that are printed by themselves."""
@@ -87,11 +86,7 @@ def run(options: Options) -> Result:
             build(once, [task.what["case"] for task in made], options.device, options.builders)
         peer = peer_device(options.peer, limits)
         with closing(Side("torch", torch_peer.start, peer)) as their_side:
-            peers = {"torch": their_side.prepare("hello", {}, LONGEST_S)["name"]}
-            roofs = Roofs(**hello["roofs"])
-            result = Result(hello["device"], hello["versions"], peers, roofs, options.note)
-            result = result.resumed(options.json) if options.json else result
-            print(f"{text.head(result)}\nDrawn by --seed {options.seed}.\n", flush=True)
+            result = begun(hello, their_side, options.json, options.note, options.seed)
             return Suite(our_side, their_side, clock).run(made, result, options.json)
 
 

@@ -27,7 +27,6 @@ from ocl_backend.runtime.launch import (
     prepare,
 )
 from oclgen.limits import KIB, Limits
-from oclgen.opencl.device import devices
 from oclgen.plan import WARP, ceil_div
 from oclgen.render import rendered
 
@@ -124,9 +123,6 @@ def _prepared(device: int, form: Form, count: int, parts: int) -> KernelLaunch:
     end = Varying("float" if form.value == "float" else "long")
     given = [each.item_bytes for each in (x, edges, weight) if each]
     pointers = [Pointer(size) for size in (*given, sum_bytes if form.room else 8)]
-    if not form.room:
-        parts = max(1, min(GROUPS_PER_UNIT * devices()[device].limits.compute_units,
-                           count // (4 * GROUP)))  # fmt: skip
     share = ceil_div(count, parts)
     numbers: list[Argument] = [Varying("long"), end, end, np.int64(count), np.int64(share)]
     arguments = [*pointers, *numbers]

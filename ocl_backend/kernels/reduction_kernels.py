@@ -62,6 +62,11 @@ class Reduction:
     finish: str = "acc"
 
     @property
+    def by_position(self) -> bool:
+        """Whether `map` reads an item's position."""
+        return "position" in self.map
+
+    @property
     def completion(self) -> Reduction:
         """The same reduction over pieces that are already mapped."""
         return Reduction(self.name, self.combine, self.initial, "x", self.finish)
@@ -199,8 +204,7 @@ def arranged(spec: Spec, limits: Limits, whole: bool = False) -> Arrangement:
         limits: of the device.
         whole: whether no results may be made in pieces that a second launch joins.
     """
-    by_position = "position" in spec.reduction.map
-    reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, by_position)
+    reading = Reading(dtype_of(spec.dtypes[0]), spec.aligned, spec.reduction.by_position)
     return Arrangement.of(*_layouts(spec), reading, limits, whole)
 
 

@@ -100,7 +100,7 @@ def reduce(
         center_strides = [] if center is None else [_still(center.stride(), reduced)]
         spec = Spec(
             reduction,
-            dtype_of(x.dtype).value if center is not None or "position" in reduction.map else value,
+            dtype_of(x.dtype).value if center is not None or reduction.by_position else value,
             value,
             (x.dtype, dtype, None if center is None else center.dtype),
             tuple(x.shape),
