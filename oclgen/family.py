@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
 from oclgen.plan import Needs, Outline, Plan, ceil_div
-from oclgen.problem import GemmProblem, Problem, has_volume
+from oclgen.problem import GemmProblem, Problem, has_volume, is_ragged
 from oclgen.registers import Registers
 
 LONGEST_SUM = 200 * 1024
@@ -76,6 +76,8 @@ class BaseConfig:
     """The sizes that the family's kernels can take as arguments."""
     VOLUMES: ClassVar[bool] = False
     """Whether the family's kernels read windows of a `Volume`."""
+    RAGGED: ClassVar[bool] = False
+    """Whether the family's kernels find the rows of batch items that differ in a size."""
     SLICES: ClassVar[str] = ""
     """The parameter that cuts a reduction into slices, of which each has one accumulator a result.
 
@@ -197,9 +199,11 @@ class BaseConfig:
         )
 
     def bound_sizes(self, problem: Any) -> str | None:
-        """Say which sizes are free that the family writes into its texts, or None."""
+        """Say which sizes are free or ragged that the family's kernels cannot take, or None."""
         if bound := problem.free - self.FREE:
             return f"its kernels are written for one {' and '.join(sorted(bound))}, which are free"
+        if is_ragged(problem) and not self.RAGGED:
+            return f"its kernels read one {problem.ragged}, in which batch items differ"
         return None
 
 

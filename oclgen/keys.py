@@ -32,7 +32,7 @@ _PAIR = r"(\d{1,10}),(\d{1,10})"
 _GEMM_KEY = re.compile(
     rf"gemm:(?P<m>{_SIZE})x(?P<n>{_SIZE})x(?P<k>{_SIZE}):(?P<dtype>\w+):(?P<trans>[nt]{{2}})"
     rf":b(?P<batch>{_SIZE}):(?P<shared>-|a?b?):(?P<bias>-|m|n):(?P<activation>\w+)"
-    r"(?P<residual>:residual)?(?::any_(?P<free>[a-z_]+))?"
+    r"(?P<residual>:residual)?(?::ragged_(?P<ragged>[mk]))?(?::any_(?P<free>[a-z_]+))?"
 )
 _CONV_KEY = re.compile(
     rf"conv:(?P<sizes>{_SIZE}(?:,{_SIZE}){{6}}):s{_PAIR}:p{_PAIR}:d{_PAIR}:g(?P<groups>{_SIZE})"
@@ -134,6 +134,7 @@ def _gemm_of_key(text: str) -> GemmProblem | None:
         activation=part["activation"],
         residual=part["residual"] is not None,
         free=_free(part),
+        ragged=part["ragged"] or "",
     )
 
 

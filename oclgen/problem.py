@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 
 from oclgen.activations import ACTIVATIONS
 from oclgen.attention_problem import FIXED_DTYPES, AttentionProblem
+from oclgen.gemm_problem import Activation, GemmProblem, is_ragged, other_dtypes
 from oclgen.packed_problem import PACKED_DTYPES, PackedProblem
 from oclgen.problem_parts import (
     DTYPES,
@@ -52,14 +53,13 @@ __all__ = [
     "divided_by",
     "has_volume",
     "in_planes",
+    "is_ragged",
     "of_floats",
     "output_size",
     "stored_dtype",
     "with_sizes",
 ]
 
-Activation = str
-"""Name of a row of `oclgen.activations.ACTIVATIONS`."""
 Direction = Literal["fwd", "bwd_data", "bwd_weights"]
 Memory = Literal["nchw", "nhwc"]
 
@@ -67,103 +67,6 @@ DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_weights")
 LAYOUTS: tuple[Memory, ...] = ("nchw", "nhwc")
 """How images lie in memory: planes of channels, or the channels of a pixel side by side (torch's
 channels_last)."""
-
-
-@dataclass(frozen=True, slots=True)
-class GemmProblem:
-    """C[b] = act(op(A[b]) · op(B[b]) + bias + residual[b]), one matrix product per batch item.
-
-    Shapes, row-major: A is [batch, m, k] ([batch, k, m] if `trans_a`), B is [batch, k, n]
-    ([batch, n, k] if `trans_b`), C is [batch, m, n]. `bias` is "n" (a vector of n, as in
-    `torch.nn.Linear`) or "m". With `residual` a matrix is added that lies as C does, elsewhere or
-    there. With `shared_a` or `shared_b` all batch items use one A or B. Row and batch strides are
-    given at launch (see `Strides`), so they are no part of the problem. Kernels of a problem with
-    `free` sizes have one text for all of them; the values here are those of one call, or typical
-    ones by which a variant is chosen. A product of `INTEGERS` is their int32 sums alone.
-    """
-
-    m: int
-    n: int
-    k: int
-    dtype: str = "fp32"
-    trans_a: bool = False
-    trans_b: bool = False
-    batch: int = 1
-    shared_a: bool = False
-    shared_b: bool = False
-    bias: Literal["none", "m", "n"] = "none"
-    activation: Activation = "none"
-    residual: bool = False
-    free: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        """Raise `ProblemError` for sizes below one and unknown names."""
-        require_positive(self, "m", "n", "k", "batch")
-        require_free(self)
-        require_known("dtype", self.dtype, PRODUCT_DTYPES)
-        require_known("bias", self.bias, ("none", "m", "n"))
-        require_known("activation", self.activation, ACTIVATIONS)
-        if self.dtype in INTEGERS and (
-            self.bias != "none" or self.activation != "none" or self.residual
-        ):
-            raise ProblemError(
-                f"products of {self.dtype} are int32 sums, without bias, activation and residual"
-            )
-
-    @property
-    def op(self) -> str:
-        """The operation's name in keys and records."""
-        return "gemm"
-
-    @property
-    def output(self) -> str:
-        """Role of the buffer that is written."""
-        return "c"
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Roles of all buffers that are written."""
-        return (self.output,)
-
-    @property
-    def buffers(self) -> dict[str, Shape]:
-        """Dense row-major shape of each buffer, by role."""
-        a = (self.k, self.m) if self.trans_a else (self.m, self.k)
-        b = (self.n, self.k) if self.trans_b else (self.k, self.n)
-        shapes: dict[str, Shape] = {
-            "a": (1 if self.shared_a else self.batch, *a),
-            "b": (1 if self.shared_b else self.batch, *b),
-            "c": (self.batch, self.m, self.n),
-        }
-        if self.bias != "none":
-            shapes["bias"] = (self.m if self.bias == "m" else self.n,)
-        if self.residual:
-            shapes["residual"] = shapes["c"]
-        return shapes
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions of the product, epilogue not counted."""
-        return 2 * self.batch * self.m * self.n * self.k
-
-    @property
-    def bytes(self) -> int:
-        """Bytes moved if every input is read once and the output written once."""
-        return bytes_of(self.buffers, self.dtype, _SUMS.get(self.dtype))
-
-    def key(self) -> str:
-        """Canonical text, `parse_key` reads it back: `gemm:1024x1024x1024:fp32:nt:b1:-:-:none`.
-
-        A residual stands after it, if there is one, then the sizes that are free, as `:any_k_m`.
-        """
-        trans = ("t" if self.trans_a else "n") + ("t" if self.trans_b else "n")
-        shared = ("a" if self.shared_a else "") + ("b" if self.shared_b else "") or "-"
-        bias = "-" if self.bias == "none" else self.bias
-        return (
-            f"gemm:{self.m}x{self.n}x{self.k}:{self.dtype}:{trans}:b{self.batch}"
-            f":{shared}:{bias}:{self.activation}{':residual' if self.residual else ''}"
-            f"{free_text(self)}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,11 +293,11 @@ def stored_dtype(problem: Problem, role: str) -> str:
     """Return the dtype of a buffer's items, a name of `STORED_BYTES`.
 
     All have the problem's dtype, with these exceptions: the sums of attention's rows, which are
-    fp32, the random numbers of its dropout, packed weights, which are bytes, and sums of integers.
+    fp32, the random numbers of its dropout, packed weights, which are bytes, sums of integers, and
+    the ends of ragged batch items.
     """
-    others = _OTHER_DTYPES.get(problem.op) or _SUMS.get(problem.dtype, {})
+    others = _OTHER_DTYPES.get(problem.op) or other_dtypes(problem.dtype)
     return others.get(role, problem.dtype)
 
 
-_SUMS = {dtype: {"c": "int32"} for dtype in INTEGERS}
 _OTHER_DTYPES = {"attention": FIXED_DTYPES, "packed": PACKED_DTYPES}

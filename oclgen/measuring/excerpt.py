@@ -71,6 +71,10 @@ def _draw(extent: int, share: float, seed: int) -> Indices:
 
 
 def _of_gemm(problem: GemmProblem, share: float, seed: int) -> Excerpt:
+    if problem.ragged:
+        columns = _draw(problem.n, share, seed)
+        cuts = {"b": {1 if problem.trans_b else 2: columns}, "c": {2: columns}}
+        return Excerpt(replace(problem, n=len(columns)), cuts)
     if problem.batch > 1:
         items = _draw(problem.batch, share, seed)
         cuts = {"c": {0: items}, "residual": {0: items}}

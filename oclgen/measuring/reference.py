@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from oclgen.problem import (
     PackedProblem,
     Problem,
     Volume,
+    is_ragged,
 )
 
 Array = NDArray[Any]
@@ -39,7 +41,8 @@ def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     """Return fresh standard-normal fp32 inputs by role; the outputs' roles are left out.
 
     Attention's sums of rows are such that its probabilities are some, and its seed is an integer;
-    packed weights are bytes; integers are all that their dtype has, each as often.
+    packed weights are bytes; integers are all that their dtype has, each as often; ragged batch
+    items end anywhere, and the last at the last row.
     """
     rng = np.random.default_rng(seed)
     drawn = {
@@ -49,6 +52,8 @@ def random_inputs(problem: Problem, seed: int) -> dict[str, Array]:
     }
     if problem.dtype in INTEGERS:
         return {role: _integers(rng, array.shape, problem.dtype) for role, array in drawn.items()}
+    if is_ragged(problem):
+        drawn["ends"] = _ends(rng, problem)
     fitted = _FITTED.get(problem.op)
     return drawn if fitted is None else fitted(problem, drawn, seed)
 
@@ -57,6 +62,12 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> A
     info = np.iinfo(dtype)
     count = min(math.prod(shape), PERIOD)
     return np.resize(rng.integers(info.min, info.max + 1, count, dtype), shape)
+
+
+def _ends(rng: np.random.Generator, problem: GemmProblem) -> Array:
+    rows = problem.batch * getattr(problem, problem.ragged)
+    inner = rng.integers(0, rows + 1, problem.batch - 1, np.int32)
+    return np.sort(np.append(inner, np.int32(rows)))
 
 
 _FITTED = {"attention": attention_inputs, "packed": packed_inputs}
@@ -89,12 +100,25 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
 
 
 def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:
+    if p.ragged:
+        return _ragged(p, t)
     a = t["a"].swapaxes(1, 2) if p.trans_a else t["a"]
     b = t["b"].swapaxes(1, 2) if p.trans_b else t["b"]
     c = np.broadcast_to(np.matmul(a, b), (p.batch, p.m, p.n))
     if p.bias != "none":
         c = c + (t["bias"][:, None] if p.bias == "m" else t["bias"])
     return ACTIVATIONS[p.activation].reference(c + t["residual"] if p.residual else c)
+
+
+def _ragged(p: GemmProblem, t: dict[str, Array]) -> Array:
+    items = [slice(*both) for both in pairwise((0, *t["ends"].astype(int)))]
+    b = t["b"].swapaxes(1, 2) if p.trans_b else t["b"]
+    if p.ragged == "k":
+        rows, columns = t["a"].reshape(-1, p.m), b.reshape(-1, p.n)
+        return np.stack([rows[item].T @ columns[item] for item in items])
+    rows = t["a"].reshape(-1, p.k)
+    parts = [rows[item] @ one for item, one in zip(items, b, strict=True)]
+    return np.concatenate(parts).reshape(p.batch, p.m, p.n)
 
 
 def _windows(images: Array, volume: Volume) -> Array:

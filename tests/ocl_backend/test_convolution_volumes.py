@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn
+from torch.func import functional_call
 
 from ocl_backend.dispatch.tuned import Given, TunedCall, reload_tuned
 from ocl_backend.ops.conv import convolution, convolution_volumes
@@ -24,6 +25,20 @@ from tests.oclgen.mma_emulated import emulate
 from tuned_db import Choice, NoVariantError
 
 ALL = {"fwd", "bwd_data", "bwd_weights"}
+
+
+class InFloats(nn.Module):
+    """A layer that is computed in fp32 on the CPU, whose kernels for bf16 differ by processor."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> Any:
+        if not x.is_cpu:
+            return self.layer(x)
+        wide = {name: one.float() for name, one in self.layer.named_parameters()}
+        return functional_call(self.layer, wide, (x.float(),)).to(x.dtype)
 
 
 class Serving(NamedTuple):
@@ -45,7 +60,8 @@ class Serving(NamedTuple):
 
     def check(self, device: Any, layer: Any, *sizes: int) -> None:
         x = torch.randn(sizes, dtype=self.dtype)
-        check_module(device, deepcopy(layer).to(self.dtype), x, tolerance=self.tolerance)
+        module = InFloats(deepcopy(layer).to(self.dtype))
+        check_module(device, module, x, tolerance=self.tolerance)
 
     @property
     def directions(self) -> set[str]:

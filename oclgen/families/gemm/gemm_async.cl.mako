@@ -39,6 +39,7 @@ residual            a matrix that lies as C does is added
 %>\
 <%namespace name="tiles" file="async_tiles.cl.mako"/>\
 <%namespace name="passing" file="passing.cl.mako"/>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%
     items = local_m * local_n
     work_items = config.work_items
@@ -127,10 +128,11 @@ void gemm_async(
     __global float *restrict partials, const long offset_partials,
     volatile __global int *restrict counters, const long offset_counters)
 % else:
-    const int m, const int n, const int k)
+${common.ends(ragged)}\
+    ${common.sizes(ragged)})
 % endif
 {
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
+    const int tiles_m = ${common.tiles_of_rows(tile_m, ragged)}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
 ${tiles.work_items(config)}
 % if shared:
 ${tiles.shares(config)}
@@ -154,11 +156,17 @@ ${one_tile()}\
     const int k_last = min((next - tile * span) * ${tile_k}, k);
 ${tiles.places(config, "in_item")}
 % else:
-${tiles.places(config)}
+${tiles.places(config, ragged=ragged)}
+% if not ragged:
     const int item = (int)get_global_id(2);
+% elif ragged == "k":
+${common.rows_of_item()}\
+% endif
     const int k_first = 0, k_last = k;
 % endif
-% if groups:
+% if ragged:
+${common.matrices_of_item(ragged)}\
+% elif groups:
 % for matrix, kind in (("a", "const float"), ("b", "const float"), ("c", "float")):
     __global ${kind} *restrict ${matrix} = all_${matrix} + offset_${matrix} + item * batch_${matrix};
 % endfor

@@ -61,6 +61,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    RAGGED = True
     SLICES = "split_k"
 
     tile_m: Tile
@@ -151,6 +152,7 @@ class Config(BaseConfig):
             or self._copy_conflict(problem, "b", self.tile_n, self.pad_b, self.pack_b)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
             or self._sharing_conflict(problem)
+            or parts.sliced_rows(problem, self.split_k, self.pack_a or self.pack_b)
         )
 
     def shape_conflict(self) -> str | None:
@@ -242,12 +244,12 @@ class Config(BaseConfig):
 
     def spread(self, problem: GemmProblem) -> Spread:
         """Return the sizes of the product's launch."""
-        tiles, items = self.tiles(problem), self.work_items
-        sizes = (
-            ((self.groups or self.split_k * tiles) * items, 1, 1)
-            if self.shared
-            else (tiles // problem.batch * items, 1, problem.batch)
-        )
+        items = self.work_items
+        if self.shared:
+            sizes = (self.groups or self.split_k * self.tiles(problem)) * items, 1, 1
+        else:
+            tiles, batch = parts.grid(problem, self.tile_m, self.tile_n)
+            sizes = tiles * items, 1, batch
         return Spread(NAME, sizes, (items, 1, 1), self.local_bytes + FLAG_BYTES * self.shared)
 
     def outline(self, problem: GemmProblem) -> Outline:
@@ -340,6 +342,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             text=Text(problem, config),
             preamble=parts.ALIGNED,
             **epilogue(problem, "c"),
+            ragged=problem.ragged,
         )
 
     return config.spread(problem).launch(text, _arguments(problem, config))

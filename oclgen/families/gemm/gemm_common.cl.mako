@@ -6,15 +6,61 @@ stores of register-tiled kernels. Defs for other templates, no text of its own; 
     from oclgen.families.parts.expressions import halves
     from oclgen.render import vector
 %>\
-<%def name="parameters(c_type, split)">\
+<%def name="parameters(c_type, split, ragged='')">\
     __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
     __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
     __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
 ${term_parameters}\
-    const int m, const int n, const int k${", const int slice, const int batch" if split else ""}\
+${ends(ragged)}\
+    ${sizes(ragged)}${", const int slice, const int batch" if split else ""}\
 </%def>
 
-<%def name="slice_of_item(split)">\
+<%doc>
+What a kernel knows of batch items that differ in a size: where each ends, how many rows all have.
+The parameter of the size is their mean, and the size itself is found.
+</%doc>
+<%def name="ends(ragged)">\
+% if ragged:
+    __global const int *restrict ends, const long offset_ends, const int all_rows, const int batch,
+% endif
+</%def>
+<%def name="sizes(ragged)">${", ".join(f"const int {'mean' if size == ragged else size}" for size in "mnk")}</%def>
+
+<%doc>
+Which rows are a batch item's. Of a ragged m, the item whose tile of rows is at `tile_row`, which
+becomes the tile's first row in the item; tiles behind the last one end here.
+</%doc>
+<%def name="item_of_rows(tile_m)">\
+    ends += offset_ends;
+    int item = 0, first = 0, last = clamp(ends[0], 0, all_rows);
+    while (tile_row >= last - first) {
+        if (++item == batch) {
+            return;
+        }
+        tile_row -= (last - first + ${tile_m - 1}) / ${tile_m} * ${tile_m};
+        first = last;
+        last = clamp(ends[item], first, all_rows);
+    }
+    const int m = last - first;
+</%def>
+<%def name="rows_of_item()">\
+    ends += offset_ends;
+    const int item = (int)get_global_id(2);
+    const int first = item > 0 ? clamp(ends[item - 1], 0, all_rows) : 0;
+    const int k = clamp(ends[item], first, all_rows) - first;
+</%def>
+<%def name="matrices_of_item(ragged)">\
+    a += offset_a + first * (long)ld_a;
+    b += offset_b + ${"item * batch_b" if ragged == "m" else "first * (long)ld_b"};
+    c += offset_c + ${"first * (long)ld_c" if ragged == "m" else "item * batch_c"};
+</%def>
+
+<%def name="slice_of_item(split, ragged='')">\
+% if ragged:
+${rows_of_item() if ragged == "k" else ""}\
+    const int k_first = 0, k_last = k;
+${matrices_of_item(ragged)}\
+% else:
 % if split:
     const int item = (int)get_global_id(2) % batch;
     const int k_first = (int)get_global_id(2) / batch * slice;
@@ -32,16 +78,21 @@ ${term_parameters}\
 % if residual:
     residual += offset_residual + item * batch_c;
 % endif
+% endif
 </%def>
 
-<%def name="strips()">\
+<%def name="tiles_of_rows(tile_m, ragged)">${f"(all_rows + {tile_m - 1}) / {tile_m} + batch" if ragged == "m" else f"(m + {tile_m - 1}) / {tile_m}"}</%def>
+<%def name="strips(ragged='')">\
     // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = (m + ${tile_m - 1}) / ${tile_m}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
+    const int tiles_m = ${tiles_of_rows(tile_m, ragged)}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
     const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
     const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
     const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    const int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
+    ${"" if ragged == "m" else "const "}int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
     const int tile_column = place / height * ${tile_n};
+% if ragged == "m":
+${item_of_rows(tile_m)}\
+% endif
 </%def>
 
 <%doc>

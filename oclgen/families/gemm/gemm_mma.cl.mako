@@ -122,15 +122,15 @@ ${uneven.copy(side, pieces[side], slot, edge_k)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
-${common.parameters(c_type, split)})
+${common.parameters(c_type, split, ragged)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0);
 
-${common.strips()}\
+${common.strips(ragged)}\
 
-${common.slice_of_item(split)}\
+${common.slice_of_item(split, ragged)}\
 
     // where this work-item's first chunk of each tile comes from and goes to
 % for side, lay in sides.items():

@@ -28,7 +28,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
 from oclgen.parameters import Parts, Range, Stages, Tile, Warps
-from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, ceil_div, round_up
+from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
 
@@ -47,6 +47,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    RAGGED = True
 
     unit: str
     tile_m: Tile
@@ -166,6 +167,7 @@ class Config(BaseConfig):
             or self._pipeline_conflict()
             or self._layout_conflict(problem)
             or self._slice_conflict(problem)
+            or parts.sliced_rows(problem, self.split_k, self.pack_a or self.pack_b)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
         )
 
@@ -235,8 +237,8 @@ class Config(BaseConfig):
 
     def spread(self, problem: GemmProblem) -> Spread:
         """Return the sizes of the product's launch."""
-        tiles = ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
-        sizes = tiles * self.work_items, 1, problem.batch * self.split_k
+        tiles, items = parts.grid(problem, self.tile_m, self.tile_n)
+        sizes = tiles * self.work_items, 1, items * self.split_k
         return Spread(NAME, sizes, (self.work_items, 1, 1), self.declared_bytes(problem))
 
     def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
@@ -347,6 +349,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             staging=config.staging(problem),
             ahead=config.ahead,
             **epilogue(problem, split=split),
+            ragged=problem.ragged,
             edge_m=texts.edge_m,
             edge_n=texts.edge_n,
             edge_k=texts.edge_k,

@@ -84,6 +84,50 @@ def aligned_preamble(dtype: str) -> str:
     return "\n".join(lines)
 
 
+def grid(problem: GemmProblem, tile_m: int, tile_n: int) -> tuple[int, int]:
+    """Return how many tiles work-groups compute, and how many times as batch items.
+
+    Where batch items differ in m, each may end within a tile. So there is one tile of rows more
+    for each, and the work-groups find whose rows they have.
+
+    Args:
+        problem: the product.
+        tile_m: rows of a tile.
+        tile_n: columns of a tile.
+    """
+    rows, columns = ceil_div(problem.m, tile_m), ceil_div(problem.n, tile_n)
+    if problem.ragged != "m":
+        return rows * columns, problem.batch
+    return (ceil_div(problem.batch * problem.m, tile_m) + problem.batch) * columns, 1
+
+
+def ends(problem: GemmProblem) -> tuple[Arg, ...]:
+    """Return where ragged batch items end, how many rows all have, and the batch; else nothing.
+
+    A caller may give fewer rows, as `rows`: the mean is rounded up.
+    """
+    if not problem.ragged:
+        return ()
+    rows = problem.batch * getattr(problem, problem.ragged)
+    return (*buffer("ends"), Scalar(rows, "int", "rows"), Scalar(problem.batch))
+
+
+def sliced_rows(problem: GemmProblem, split_k: int, packs: bool = False) -> str | None:
+    """Say that slices of k, or packed operands, are of batch items of one size, or None.
+
+    Args:
+        problem: the product.
+        split_k: slices of k.
+        packs: whether an operand is packed.
+    """
+    if problem.ragged and (split_k > 1 or packs):
+        return (
+            f"split_k={split_k} and packed operands are for batch items of one size; these differ "
+            f"in {problem.ragged}"
+        )
+    return None
+
+
 def planes(problem: GemmProblem) -> tuple[Arg, ...]:
     """Return the operand of partial sums, fp32 [split_k][batch][m][n]."""
     return operand(PLANES, problem.n, problem.m * problem.n)
@@ -134,7 +178,8 @@ def product_args(
     given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
     inputs = (*given["a"], *given["b"])
     if split_k == 1:
-        return (*inputs, *matrix(problem, "c"), *terms(problem), *sizes(problem))
+        added = (*terms(problem), *ends(problem))
+        return (*inputs, *matrix(problem, "c"), *added, *sizes(problem))
     length = slice_length(problem.k, split_k, multiple)
     split = (Scalar(length), Scalar(problem.batch))
     return (*inputs, *planes(problem), *sizes(problem), *split)

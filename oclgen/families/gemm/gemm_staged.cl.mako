@@ -101,18 +101,18 @@ ${step(f"(q + {u})" if unroll_k < tile_k else u, False)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_staged(
-${common.parameters(c_type, split)})
+${common.parameters(c_type, split, ragged)})
 {
 % for side, (tile, stride, how) in sides.items():
     __local float tile_${side}[${copies * tile_k * stride}] __attribute__((aligned(64)));
 % endfor
     const int id = (int)get_local_id(0);
 
-${common.strips()}\
+${common.strips(ragged)}\
     const int m0 = tile_row + id / ${local_n} * ${vec_m};
     const int n0 = tile_column + id % ${local_n} * ${vec_n};
 
-${common.slice_of_item(split)}\
+${common.slice_of_item(split, ragged)}\
 
 % for i in range(item_m):
     ${vector(vec_n)} ${", ".join(f"acc{i}_{j} = 0.0f" for j in chunks_n)};

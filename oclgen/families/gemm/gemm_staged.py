@@ -18,7 +18,7 @@ from oclgen.families.parts.planes import planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Local, Pad, Parts, Tile, Unroll, Vector
-from oclgen.plan import Launch, LazyText, Outline, Plan, Spread, ceil_div
+from oclgen.plan import Launch, LazyText, Outline, Plan, Spread
 from oclgen.problem import DTYPES, GemmProblem, Problem, of_floats
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -77,6 +77,7 @@ class Config(BaseConfig):
     """Parameters of the kernel; the legend stands at the head of its template."""
 
     FREE = parts.FREE
+    RAGGED = True
     SLICES = "split_k"
 
     tile_m: Tile
@@ -143,13 +144,14 @@ class Config(BaseConfig):
         return (
             self._shape_conflict()
             or self._staging_conflict(problem)
+            or parts.sliced_rows(problem, self.split_k)
             or parts.empty_slice(problem.k, self.split_k, self.tile_k)
         )
 
     def spread(self, problem: GemmProblem) -> Spread:
         """Return the sizes of the product's launch."""
-        tiles = ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
-        sizes = tiles * self.work_items, 1, problem.batch * self.split_k
+        tiles, items = parts.grid(problem, self.tile_m, self.tile_n)
+        sizes = tiles * self.work_items, 1, items * self.split_k
         return Spread(NAME, sizes, (self.work_items, 1, 1), self.local_bytes)
 
     def outline(self, problem: GemmProblem) -> Outline:
@@ -271,6 +273,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             elem_bytes=DTYPES[problem.dtype],
             preamble=f"{dtype_preamble(problem.dtype)}\n{parts.aligned_preamble(problem.dtype)}",
             **epilogue(problem, "c", split),
+            ragged=problem.ragged,
             work_items=config.work_items,
             text=Text(problem, config),
         )

@@ -16,6 +16,7 @@ behind that of A, both as rows of k; `tiles` names the local memory in which all
     )
 %>\
 <%namespace name="passing" file="passing.cl.mako"/>\
+<%namespace name="common" file="gemm_common.cl.mako"/>\
 <%def name="instructions()">\
 /* copies one word, or none and writes zero, sometime before COPY_WAIT */
 void copy_word(const uint to, __global const float *from, const bool valid)
@@ -57,14 +58,17 @@ void copy_four(const uint to, __global const float *from, const int valid)
 % endif
 </%def>
 
-<%def name="places(tile, number='(int)get_group_id(0)')">\
+<%def name="places(tile, number='(int)get_group_id(0)', ragged='')">\
 <% warp_n = 32 // tile.warp_m; across = tile.local_m // tile.warp_m %>\
     // strips of group_m rows of tiles, each swept column by column
     const int strip = ${number} / (${tile.group_m} * tiles_n);
     const int place = ${number} - strip * ${tile.group_m} * tiles_n;
     const int height = min(${tile.group_m}, tiles_m - strip * ${tile.group_m});
-    const int tile_row = (strip * ${tile.group_m} + place % height) * ${tile.tile_m};
+    ${"" if ragged == "m" else "const "}int tile_row = (strip * ${tile.group_m} + place % height) * ${tile.tile_m};
     const int tile_column = place / height * ${tile.tile_n};
+% if ragged == "m":
+${common.item_of_rows(tile.tile_m)}\
+% endif
     const int at_m = (warp % ${across} * ${tile.warp_m} + lane / ${warp_n}) * 4;
     const int at_n = (warp / ${across} * ${warp_n} + lane % ${warp_n}) * 4;
     const int m0 = tile_row + at_m, n0 = tile_column + at_n;

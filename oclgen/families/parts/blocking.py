@@ -43,6 +43,8 @@ def fill(
 ) -> int:
     """Return the slices of k with which tiles are expected to take least time on a GPU.
 
+    Ragged batch items have one: a slice would have to know where its item ends.
+
     Args:
         problem: a product.
         limits: of the device: its compute units.
@@ -51,6 +53,8 @@ def fill(
         step: slices but the last are whole multiples of it.
         work_items: of a work-group, as `idleness` counts them.
     """
+    if problem.ragged:
+        return 1
     split = best_split(tiles(problem, tile_m, tile_n), problem.k, limits, work_items)
     return none_empty(problem.k, split, step)
 
