@@ -77,8 +77,10 @@ class Varying:
     def form(self, problem: Known) -> Known:
         """Return the problem with those sizes free that vary, if kernels with such sizes serve it.
 
-        Not where something was measured for this very problem.
+        Not where something was measured for this very problem. Sizes that a caller sets free stay.
         """
+        if problem.free:
+            return problem
         sizes, are_many = self._varied(problem)
         if not sizes or self._chooser.was_measured(problem):
             return problem

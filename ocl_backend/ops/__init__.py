@@ -45,6 +45,7 @@ MODULES = (
     "tensor.random",
     "tensor.permutations",
     "linear.int_mm",
+    "linear.grouped",
     "linear.matmul",
     "linear.factorizations",
     "linear.packed",

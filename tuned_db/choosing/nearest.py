@@ -103,7 +103,7 @@ def _sizes(problem: Problem) -> tuple[int, ...]:
 
 def _details(problem: Problem) -> tuple[object, ...]:
     if isinstance(problem, GemmProblem):
-        return (problem.shared_a, problem.shared_b, *_epilogue(problem))
+        return (problem.shared_a, problem.shared_b, problem.ragged, *_epilogue(problem))
     if isinstance(problem, AttentionProblem):
         hidden = (problem.causal, problem.window > 0, problem.mask, problem.dropout)
         return (problem.dtype, *hidden)

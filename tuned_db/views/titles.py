@@ -50,6 +50,7 @@ def _gemm(one: GemmProblem) -> list[str]:
         one.dtype,
         batch,
         f"{transposed} transposed" if transposed else "",
+        f"each of its own {one.ragged}" if one.ragged else "",
         *_epilogue(bias, one.residual, one.activation),
     ]
 
