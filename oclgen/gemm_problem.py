@@ -36,8 +36,8 @@ class GemmProblem:
 
     Batch items of a `ragged` size differ in it, as those of torch's `grouped_mm` (the experts of a
     mixture). They lie one behind the other, and `ends` [batch] of int32, which rises, says in the
-    device's memory where each ends. Of "m" they are rows of A and C, of "k" rows of A and B. The
-    size here is their mean, and free.
+    device's memory where each ends. Of "m" they are rows of A and C, which is zero behind the last
+    one; of "k" rows of A and B. The size here is their mean, and free.
     """
 
     m: int

@@ -24,6 +24,7 @@ from oclgen.problem import (
     PackedProblem,
     Problem,
     has_volume,
+    is_ragged,
     with_sizes,
 )
 from oclgen.remembered import of_user
@@ -169,10 +170,15 @@ class Forms:
 
 
 def typical(problem: Known) -> Known:
-    """Return the problem by which a variant is chosen: free sizes are their range's largest."""
+    """Return the problem by which a variant is chosen: free sizes are their range's largest.
+
+    A ragged size is near its mean: a batch item has less or more rows, and tiles of rows that its
+    items do not fill are computed for nothing.
+    """
     if not problem.free:
         return problem
-    sizes = tuple((name, _largest(getattr(problem, name))) for name in sorted(problem.free))
+    near = _halfway if is_ragged(problem) else _largest
+    sizes = tuple((name, near(getattr(problem, name))) for name in sorted(problem.free))
     others = _others(cast(Hashable, type(problem)), tuple(name for name, _ in sizes))
     found = _typical.get(key := (type(problem), sizes, others(problem)))
     if found is None:
@@ -206,6 +212,12 @@ def _texts(variant: Variant, problem: Problem) -> tuple[str, ...]:
     texts = tuple(launch.source for launch in variant.plan(problem).launches)
     of_user().put(texts, *made_from)
     return texts
+
+
+def _halfway(size: int) -> int:
+    """Return the middle of a size's range: these end at the powers of 2."""
+    end = 1 << (size - 1).bit_length()
+    return end - end // 4
 
 
 def _largest(size: int) -> int:

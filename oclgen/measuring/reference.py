@@ -117,8 +117,10 @@ def _ragged(p: GemmProblem, t: dict[str, Array]) -> Array:
         rows, columns = t["a"].reshape(-1, p.m), b.reshape(-1, p.n)
         return np.stack([rows[item].T @ columns[item] for item in items])
     rows = t["a"].reshape(-1, p.k)
-    parts = [rows[item] @ one for item, one in zip(items, b, strict=True)]
-    return np.concatenate(parts).reshape(p.batch, p.m, p.n)
+    found = np.zeros((len(rows), p.n))
+    for item, one in zip(items, b, strict=True):
+        found[item] = rows[item] @ one
+    return found.reshape(p.batch, p.m, p.n)
 
 
 def _windows(images: Array, volume: Volume) -> Array:

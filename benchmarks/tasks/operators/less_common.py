@@ -219,6 +219,20 @@ def _attention(x: Tensor) -> Made:
     return Made(lambda: layer(x, x, x)[0], tuple(layer.parameters()))
 
 
+def _mixtures(random: Random, elements: int) -> Drawn:
+    """Draw rows that experts share, the experts, and the features that they make of a row's."""
+    width, to = (8 * log_uniform(random, 8, 256) for _ in range(2))
+    rows = 8 * max(1, elements // (8 * width))
+    return (rows, width), {"experts": random.choice((4, 8, 16, 64, 128)), "to": to}
+
+
+def _grouped_mm(x: Tensor, experts: int, to: int) -> Made:
+    shares = torch.arange(experts, device=x.device) % 4 + 1
+    ends = (shares.cumsum(0) * len(x) // shares.sum()).int()
+    weights = torch.randn(experts, to, x.shape[1], device=x.device).to(x.dtype).requires_grad_()
+    return Made(lambda: functional.grouped_mm(x, weights.mT, offs=ends), (weights,))
+
+
 def _bilinear(x: Tensor) -> Made:
     layer = torch.nn.Bilinear(x.shape[-1], x.shape[-1], 16, device=x.device, dtype=x.dtype)
     return Made(lambda: layer(x, x), tuple(layer.parameters()))
@@ -252,6 +266,7 @@ KINDS = {
     "multi_margin_loss": Kind("losses", classes, _margins, True, dtypes=("fp32",), part=0.5),
     "layer": Kind("norms", one_of(LAYERS, _texts), _layer, True, part=0.05),
     "attention layer": Kind("norms", _texts, _attention, True, part=0.05),
+    "grouped_mm": Kind("matrices", _mixtures, _grouped_mm, True, part=0.02),
     "bilinear": Kind("matrices", rows, _bilinear, True, dtypes=("fp32",), part=0.01),
     "step": Kind("optimizers", one_of(STEPS, plain), _steps, part=0.25),
 }

@@ -36,12 +36,13 @@ def grouped_mm(
     Args:
         a: [rows, k] of all groups, or [m, rows], if b is of rows, too.
         b: [groups, k, n], or [rows, n].
-        offs: where the rows of each group end; those behind the last belong to none.
+        offs: where the rows of each group end.
         bias: none; torch refuses one.
         out_dtype: that of a.
 
     Returns:
-        [rows, n], undefined behind the last end; or [groups, m, n], zero of groups without rows.
+        [rows, n], zero behind the last end, where torch's other kernels write nothing; or
+        [groups, m, n], zero of groups without rows.
 
     Raises:
         RuntimeError, ValueError: torch's, of sizes, dtypes and strides that it refuses.

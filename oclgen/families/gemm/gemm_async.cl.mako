@@ -162,7 +162,7 @@ ${tiles.places(config, ragged=ragged)}
 % elif ragged == "k":
 ${common.rows_of_item()}\
 % endif
-    const int k_first = 0, k_last = k;
+    ${common.steps_of_item(ragged)}
 % endif
 % if ragged:
 ${common.matrices_of_item(ragged)}\

@@ -28,21 +28,23 @@ The parameter of the size is their mean, and the size itself is found.
 
 <%doc>
 Which rows are a batch item's. Of a ragged m, the item whose tile of rows is at `tile_row`, which
-becomes the tile's first row in the item; tiles behind the last one end here.
+becomes the tile's first row in the item. Rows behind the last item are one more, of no products, so
+that they are zero; what is behind them ends here.
 </%doc>
 <%def name="item_of_rows(tile_m)">\
     ends += offset_ends;
     int item = 0, first = 0, last = clamp(ends[0], 0, all_rows);
     while (tile_row >= last - first) {
-        if (++item == batch) {
+        if (++item > batch) {
             return;
         }
         tile_row -= (last - first + ${tile_m - 1}) / ${tile_m} * ${tile_m};
         first = last;
-        last = clamp(ends[item], first, all_rows);
+        last = item < batch ? clamp(ends[item], first, all_rows) : all_rows;
     }
     const int m = last - first;
 </%def>
+<%def name="steps_of_item(ragged)">const int k_first = 0, k_last = ${"item < batch ? k : 0" if ragged == "m" else "k"};</%def>
 <%def name="rows_of_item()">\
     ends += offset_ends;
     const int item = (int)get_global_id(2);
@@ -58,7 +60,7 @@ becomes the tile's first row in the item; tiles behind the last one end here.
 <%def name="slice_of_item(split, ragged='')">\
 % if ragged:
 ${rows_of_item() if ragged == "k" else ""}\
-    const int k_first = 0, k_last = k;
+    ${steps_of_item(ragged)}
 ${matrices_of_item(ragged)}\
 % else:
 % if split:
@@ -81,7 +83,7 @@ ${matrices_of_item(ragged)}\
 % endif
 </%def>
 
-<%def name="tiles_of_rows(tile_m, ragged)">${f"(all_rows + {tile_m - 1}) / {tile_m} + batch" if ragged == "m" else f"(m + {tile_m - 1}) / {tile_m}"}</%def>
+<%def name="tiles_of_rows(tile_m, ragged)">${f"(all_rows + {tile_m - 1}) / {tile_m} + batch + 1" if ragged == "m" else f"(m + {tile_m - 1}) / {tile_m}"}</%def>
 <%def name="strips(ragged='')">\
     // strips of group_m rows of tiles, each swept column by column
     const int tiles_m = ${tiles_of_rows(tile_m, ragged)}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};

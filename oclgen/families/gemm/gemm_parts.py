@@ -88,7 +88,7 @@ def grid(problem: GemmProblem, tile_m: int, tile_n: int) -> tuple[int, int]:
     """Return how many tiles work-groups compute, and how many times as batch items.
 
     Where batch items differ in m, each may end within a tile. So there is one tile of rows more
-    for each, and the work-groups find whose rows they have.
+    for each, and for the rows behind them; the work-groups find whose rows they have.
 
     Args:
         problem: the product.
@@ -98,7 +98,7 @@ def grid(problem: GemmProblem, tile_m: int, tile_n: int) -> tuple[int, int]:
     rows, columns = ceil_div(problem.m, tile_m), ceil_div(problem.n, tile_n)
     if problem.ragged != "m":
         return rows * columns, problem.batch
-    return (ceil_div(problem.batch * problem.m, tile_m) + problem.batch) * columns, 1
+    return (ceil_div(problem.batch * problem.m, tile_m) + problem.batch + 1) * columns, 1
 
 
 def ends(problem: GemmProblem) -> tuple[Arg, ...]:
