@@ -5,7 +5,8 @@ stores, and `ocl_backend` is the PyTorch device. `oclgen.tune` and `oclgen.Sessi
 `search_spaces.session`, which is imported when they are used. Nothing else here knows the search.
 Its modules:
 
-- problems: `problem`, `attention_problem`, `packed_problem`, `problem_parts`, `keys`, `recording`
+- problems: `problem`, `gemm_problem`, `attention_problem`, `packed_problem`, `problem_parts`,
+  `keys`, `recording`
 - kernels: `families`, `family`, `parameters`, `registers`, `variant`, `plan`, `activations`; their
   text: `render`, `templates`
 - devices: `limits`, `opencl`, `profiles`, `roofline`

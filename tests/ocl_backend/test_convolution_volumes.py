@@ -34,7 +34,7 @@ class InFloats(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: Any) -> Any:
         if not x.is_cpu:
             return self.layer(x)
         wide = {name: one.float() for name, one in self.layer.named_parameters()}
