@@ -34,6 +34,8 @@ PROBLEMS: tuple[Problem, ...] = (
     PackedProblem(1, 24, 64),
     GemmProblem(16, 24, 32, dtype="bf16"),
     GemmProblem(16, 24, 32, dtype="bf16", trans_b=True),
+    GemmProblem(7, 24, 20, batch=3, free=frozenset(("m",)), ragged="m"),
+    GemmProblem(16, 24, 7, "bf16", True, batch=3, free=frozenset(("k",)), ragged="k"),
     ConvProblem(2, 16, 16, 16, 24, 1, 1, direction="bwd_weights"),
     ConvProblem(2, 40, 3, 4, 24, 1, 1, dtype="bf16", layout="nhwc"),
     *(

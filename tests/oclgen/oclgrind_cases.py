@@ -19,7 +19,14 @@ import pytest
 from oclgen.attention_problem import ATTENTION_DIRECTIONS
 from oclgen.families import FAMILIES, Family
 from oclgen.families.conv import conv_amx, conv_lines_weights, conv_mma
-from oclgen.families.gemm import gemm_amx, gemm_fragments, gemm_mma, gemm_pairs
+from oclgen.families.gemm import (
+    gemm_amx,
+    gemm_async,
+    gemm_fragments,
+    gemm_mma,
+    gemm_pairs,
+    gemm_staged,
+)
 from oclgen.families.packed import packed_lanes, packed_mma
 from oclgen.families.winograd import winograd_blocked_weights
 from oclgen.limits import KIB
@@ -123,8 +130,13 @@ def heads(problem: AttentionProblem, *sizes: int) -> AttentionProblem:
 MMA = gemm_mma.TRAITS.packing
 WGMMA = replace(gemm_mma.DEFAULT, unit="wgmma", tile_k=16, warps_m=4, warps_n=1, stages=3)
 CONV_MMA = replace(conv_mma.DEFAULT, tile_k=16, warps_m=1, stages=3)
+RAGGED = (
+    GemmProblem(9, 18, 7, "fp32", batch=3, free=frozenset("m"), ragged="m"),
+    GemmProblem(11, 18, 9, "fp32", True, batch=3, free=frozenset("k"), ragged="k"),
+)
 CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
-    "gemm_async": (*SHARING, *GATHERED),
+    "gemm_staged": tuple((one, gemm_staged.DEFAULT) for one in RAGGED),
+    "gemm_async": (*SHARING, *GATHERED, *((one, gemm_async.DEFAULT) for one in RAGGED)),
     "gemm_mma": (
         (GemmProblem(19, 21, 9, dtype="bf16", trans_b=True, bias="n", residual=True), WGMMA),
         (GemmProblem(17, 40, 24, "tf32", trans_a=True, batch=2, bias="m", residual=True), MMA),
