@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -63,10 +63,15 @@ class Case:
 
 def cases_of(table: Path) -> list[Case]:
     """Return the cases of a table, without what failed."""
+    return cases_of_rows(read(table))
+
+
+def cases_of_rows(rows: Iterable[tuple[Head, Row]]) -> list[Case]:
+    """Return the cases of a table's rows, each with its head, without what failed."""
     groups: dict[tuple[str, str], list[tuple[Head, Row]]] = defaultdict(list)
-    for head, row in read(table):
+    for head, row in rows:
         groups[head.device.name + head.device.runtime, row.problem].append((head, row))
-    return [_case(rows) for rows in groups.values()]
+    return [_case(group) for group in groups.values()]
 
 
 def _case(rows: list[tuple[Head, Row]]) -> Case:

@@ -14,6 +14,7 @@ from sqlalchemy import update
 from oclgen.families.gemm import gemm_register
 from oclgen.limits import DeviceInfo
 from oclgen.measurement import Cache, Measurement
+from oclgen.opencl import runtimes
 from oclgen.opencl.device import Device
 from oclgen.problem import GemmProblem
 from oclgen.variant import Variant
@@ -24,6 +25,17 @@ from tuned_db.files.table import read
 from tuned_db.records.shipped import shipped_records
 
 SQUARE = GemmProblem(24, 16, 8)
+
+
+@pytest.fixture
+def known_runtimes(any_device: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let doctor neither ask the runtimes anew nor import the torch device.
+
+    Both take seconds; `test_doctor_says_what_works` runs the whole of it.
+    """
+    known = runtimes.prepare()
+    monkeypatch.setattr("oclgen_cli.doctor.examine", lambda fresh: known)
+    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)
 
 
 @pytest.fixture
@@ -77,21 +89,17 @@ def test_json_is_for_programs(run: Run, filled: Path) -> None:
     assert compared["speedup"] == 1.0
 
 
-def test_devices_and_doctor_speak_json(
-    run: Run, any_device: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("known_runtimes")
+def test_devices_and_doctor_speak_json(run: Run) -> None:
     listed = json.loads(run("devices", "--json").output)
     assert [one["index"] for one in listed] == list(range(len(listed)))
-    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
     found = json.loads(run("doctor", "--json").output)
     assert {one["verdict"] for one in found} <= {"ok", "warn", "fail"}
     assert any(one["what"].startswith("device") for one in found)
 
 
-def test_reading_makes_no_database(
-    run: Run, any_device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
+@pytest.mark.usefixtures("known_runtimes")
+def test_reading_makes_no_database(run: Run, tmp_path: Path) -> None:
     missing = tmp_path / "folder" / "mistyped.sqlite"
     findings = json.loads(run("doctor", "--json", "--db", str(missing)).output)
     (found,) = [one for one in findings if one["what"] == "database"]
@@ -101,10 +109,10 @@ def test_reading_makes_no_database(
     assert not missing.parent.exists()
 
 
+@pytest.mark.usefixtures("known_runtimes")
 def test_a_user_without_a_database_gets_none_by_reading(
-    run: Run, any_device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oclgen_cli.doctor._torch", tuple)  # its shim takes long to compile
     monkeypatch.delenv("OCLGEN_DB")
     monkeypatch.setattr("tuned_db.database.place.user_data_path", lambda _: tmp_path / "data")
     findings = json.loads(run("doctor", "--json").output)

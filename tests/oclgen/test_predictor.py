@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from functools import cache
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.choice.cases import Case, cases_of
+from benchmarks.choice.cases import Case, cases_of_rows
 from benchmarks.choice.evaluate import TABLES, mean_quality
 from oclgen.families import FAMILIES
 from oclgen.families.gemm import gemm_mma, gemm_pairs
@@ -26,6 +25,7 @@ from oclgen.problem import ConvProblem, GemmProblem, Problem
 from oclgen.variant import Variant
 from tests.guessed import valid_guesses
 from tuned_db.choosing.option import guesses
+from tuned_db.files.table import read
 
 GPU = Limits("gpu", 48_000, 1024, (1024, 1024, 64), 1 << 34, 1 << 36, 132, 1)
 BF16_LAYER = ConvProblem(2, 64, 14, 14, 96, 5, 5, 2, 2, 2, 2, dtype="bf16")
@@ -102,16 +102,15 @@ def test_the_product_of_a_convolution_is_its_implicit_gemm() -> None:
     assert 2 * m * n * k * batch == layer.flops
 
 
-@cache
-def of_tables() -> list[Case]:
-    """Return the cases of all tables: each variant is planned for it, which takes two seconds."""
-    return [case for path in TABLES for case in cases_of(path)]
+def of_tables(kind: str) -> list[Case]:
+    """Return the cases of all tables of a kind of devices: each variant is planned for them."""
+    tables = ([row for row in read(path) if row[0].limits.kind == kind] for path in TABLES)
+    return [case for rows in tables for case in cases_of_rows(rows)]
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_the_shipped_model_is_of_the_tables(kind: str) -> None:
-    cases = [case for case in of_tables() if case.kind == kind]
-    model = shipped(kind)
+    cases, model = of_tables(kind), shipped(kind)
     assert cases
     assert model is not None
     assert mean_quality(model, cases) > 0.93
