@@ -14,12 +14,12 @@ from math import ceil
 import pytest
 
 THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
-OTHER_DEVICES = 64
-"""Devices after the first run one case in 64 of all tests of a folder: what only one of them
+OTHER_DEVICES = 160
+"""Devices after the first run one case in 160 of all tests of a folder: what only one of them
 gets wrong is seldom wrong in a single case, and CI runs more on the newest PoCL and on rusticl."""
 
-MANY, OF_MANY = 8, 4
-"""Of a test's cases on a device beyond the first eight, one in four is run if it has no mark of
+MANY, OF_MANY = 5, 6
+"""Of a test's cases on a device beyond the first five, one in six is run if it has no mark of
 its own: they are mostly shapes, and what a shape breaks shows in several. `sampled(1)` keeps all,
 where each is a thing of its own, such as an operator."""
 

@@ -27,17 +27,17 @@ devices = pytest.mark.parametrize(
 )
 
 @devices
-@pytest.mark.parametrize("n", range(200))
+@pytest.mark.parametrize("n", range(400))
 def test_cheap(device, n): pass
 
 @devices
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("n", range(200))
+@pytest.mark.parametrize("n", range(400))
 def test_costly(device, n): pass
 
 @devices
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("n", range(200))
+@pytest.mark.parametrize("n", range(400))
 def test_all(device, n): pass
 
 @devices
@@ -64,13 +64,13 @@ def test_a_sample_holds_every_test_on_one_device_and_few_cases_of_costly_ones(
         if item.nodeid not in out:
             kept[item.originalname, samples.device_of(item)] += 1
     of_the_folder = [kept.pop((name, 1), 0) for name in ("test_cheap", "test_costly", "test_all")]
-    assert sum(of_the_folder) == ceil((200 + 200 + 200) / samples.OTHER_DEVICES)
+    assert sum(of_the_folder) == ceil((400 + 400 + 400) / samples.OTHER_DEVICES)
     assert min(of_the_folder) > 0
     assert kept == {
-        ("test_cheap", 0): samples.MANY + ceil((200 - samples.MANY) / samples.OF_MANY),
-        ("test_costly", 0): 20,
-        ("test_all", 0): 200,
-        ("test_each_device", 0): 8,
+        ("test_cheap", 0): samples.MANY + ceil((400 - samples.MANY) / samples.OF_MANY),
+        ("test_costly", 0): 40,
+        ("test_all", 0): 400,
+        ("test_each_device", 0): samples.MANY + ceil((8 - samples.MANY) / samples.OF_MANY),
         ("test_each_device", 1): 2,
         ("test_at_least_once", 0): 1,
         ("test_plain", 0): 1,

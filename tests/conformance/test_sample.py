@@ -27,7 +27,7 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(not devices(), reason="no OpenCL device")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_operator_is_the_cpus_and_falls_back_only_as_declared(name: str) -> None:

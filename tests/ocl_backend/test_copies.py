@@ -35,7 +35,7 @@ def sample(dtype: Any) -> Any:
     return torch.tensor([0, 1, 2, 3, 100, 127, 0, 5, 64, 1]).to(dtype)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", DTYPES, ids=str)
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 def test_every_dtype_converts_as_on_the_cpu(device: Any, source: Any, target: Any) -> None:

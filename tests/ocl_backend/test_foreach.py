@@ -27,7 +27,7 @@ INFOS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", INFOS)
 def test_lists_of_tensors(device: Any, name: str) -> None:
     if device.index:

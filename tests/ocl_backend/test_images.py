@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("channels", [3, 24])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_images(device: Any, call: str, layout: str, channels: int) -> None:
     """Both results and gradients, in three dtypes; 24 channels fill vectors, 3 do not."""
     image = torch.randn(2, channels, 19, 21)

@@ -29,7 +29,7 @@ FEW = {"mse": 1, "smooth_l1": 1, "huber": 1, "with_logits": 1}
 """Launches forward, of one piece."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_items_follow_the_cpu(device: Any, name: str, dtype: Any) -> None:
@@ -52,7 +52,7 @@ def test_a_loss_is_one_launch(device: Any, name: str) -> None:
     assert [command.name for command in profile.commands] == ["reduce_loss"] * FEW[name]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ from tests.oclgen.mma_emulated import emulate
 from tests.oclgen.packed_emulated import emulate as emulate_packed
 
 OTHER_CONFIGS = 2 if samples.THOROUGH else 1
-EVERY, EVERY_CASE = (1, 1) if samples.THOROUGH else (8, 5)
+EVERY, EVERY_CASE = (1, 1) if samples.THOROUGH else (16, 6)
 
 PROBLEMS: tuple[Problem, ...] = (
     GemmProblem(19, 21, 9, trans_b=True, bias="n", activation="relu", residual=True),

@@ -112,7 +112,7 @@ def test_random_numbers_are_those_of_philox() -> None:
 
 @pytest.mark.parametrize("case", range(len(REGISTERS)))
 @pytest.mark.parametrize("direction", ["fwd", "bwd_q", "bwd_kv"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_register_tiles_are_right(device: Device, case: int, direction: Any) -> None:
     problem, config = REGISTERS[case]
     right(device, attention_register, replace(problem, direction=direction), config)

@@ -197,13 +197,13 @@ def test_words_hold_a_position_and_its_pair(device: Device, layout: Any) -> None
         assert np.array_equal(found[1, :, : len(flat) - 16], tiles[1, :, : len(flat) - 16])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("problem", EVERY_WAY, ids=label)
 def test_every_shape(tiled: Device, problem: ConvProblem) -> None:
     check(tiled, problem, conv_amx_weights.DEFAULT)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("problem", EVERY_WAY, ids=label)
 def test_other_configs(

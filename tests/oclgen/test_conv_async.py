@@ -121,7 +121,7 @@ def test_who_copies(work_items: int, across: int, down: int, expected: int) -> N
     assert copiers(work_items, across, down) == expected
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("config", VARIANTS, ids=range(len(VARIANTS)))
 @pytest.mark.parametrize("problem", CASES, ids=label)
 def test_convolutions(device: Device, problem: ConvProblem, config: conv_async.Config) -> None:

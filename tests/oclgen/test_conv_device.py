@@ -46,7 +46,7 @@ def check(device: Device, name: str, problem: ConvProblem, config: Any) -> None:
     assert result.ok, f"{problem.key()} {config}: {result.invalidity}: {result.reason}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("name", "problem"),
     pairs((*EVERY_WAY, *PIXELS, *DEPTHWISE_PIXELS, *EPILOGUES, *HALVES)),
@@ -56,7 +56,7 @@ def test_the_default(device: Device, name: str, problem: ConvProblem) -> None:
     check(device, name, problem, FAMILIES[name].DEFAULT)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "problem", "config"),
     [

@@ -124,7 +124,7 @@ def test_around_the_units(device: Device, number: int, monkeypatch: pytest.Monke
     assert result.ok, f"{problem.key()} {config}: {result.reason}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("problem", GROUPED_CASES, ids=label)
 def test_groups_around_the_units(
     device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
@@ -197,7 +197,7 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
     assert not difference(device, grouped, conv_mma.plan(grouped, config_for(grouped, 0)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("problem", (*CASES, *GROUPED_CASES, *VOLUME_CASES), ids=label)
 def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:
     if not {"mma", "wgmma"} <= device.limits.instructions:

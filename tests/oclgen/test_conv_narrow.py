@@ -57,7 +57,7 @@ def check(device: Device, problem: ConvProblem, config: family.Config) -> None:
     assert result.ok, f"{problem.key()} {config}: {result.invalidity}: {result.reason}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=label)
 @pytest.mark.parametrize(
     "change",

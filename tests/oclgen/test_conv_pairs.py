@@ -168,13 +168,13 @@ def test_words_hold_an_element_and_its_neighbour(
     assert np.array_equal(got, want.ravel())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("problem", EVERY_WAY, ids=label)
 def test_the_default(device: Device, problem: ConvProblem) -> None:
     check(device, problem, FAMILIES[family_of(problem)].DEFAULT)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("problem", EVERY_WAY, ids=label)
 def test_variants(device: Device, problem: ConvProblem) -> None:
     check(device, problem, variant_of(problem))

@@ -89,7 +89,7 @@ def assert_right(device: Device, problem: ConvProblem, plan: Plan) -> None:
     assert not difference(device, problem, plan)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("problem", "config"), some(GEMM), ids=label)
 def test_in_local_memory(device: Device, problem: ConvProblem, config: conv_gemm.Config) -> None:
     if reason := config.why_not(problem, AMPERE):
@@ -110,7 +110,7 @@ def test_weights_of_planes_lie_as_their_strides_say(
     assert not difference(device, problem, conv_gemm.plan(problem, config))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("problem", "config"), some(ASYNC), ids=label)
 def test_by_cp_async(device: Device, problem: ConvProblem, config: conv_async.Config) -> None:
     assert_right(device, problem, runnable(device, problem, config, AMPERE))

@@ -53,7 +53,7 @@ def of_channels(layer: ConvProblem, count: int) -> ConvProblem:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize(("dtype", "vec_c", "channels"), KINDS)
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_rows_add_what_the_reference_adds(
     layer: ConvProblem, direction: Direction, dtype: Any, vec_c: int, channels: int, device: Device
 ) -> None:

@@ -114,7 +114,7 @@ def test_a_text_with_free_sizes_is_right_at_all_of_them(device: Device, problem:
             assert measurement.ok, f"{given.key()} {variant.to_text()}: {measurement.reason}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "problem", [one for one in PROBLEMS if one.op == "conv"], ids=lambda one: one.key()
 )

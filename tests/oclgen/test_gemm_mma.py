@@ -205,7 +205,7 @@ def dealt(device: Device, cases: tuple[Any, ...]) -> tuple[Any, ...]:
     return cases[device.index % 2 :: 2] if gemm_mma.units is mma_emulated.units else cases
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(0, 3 * len(CONFIGS), 2))
 def test_sizes_dtypes_and_transposes(able: Device, number: int) -> None:
     for each in dealt(able, (number, number + 1)):
@@ -237,7 +237,7 @@ def test_one_text_with_free_sizes_is_right_at_all_of_them(able: Device) -> None:
         assert measurement.ok, f"{problem.key()}: {measurement.reason}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("problem", [*BATCHES, *EPILOGUES], ids=label)
 def test_batches_and_epilogues(able: Device, problem: GemmProblem) -> None:
     for config in dealt(able, (MMA, replace(WGMMA, tile_m=128, pack_a=True))):

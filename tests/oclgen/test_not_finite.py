@@ -165,13 +165,13 @@ def spoiled(images: Any, layout: str, value: float) -> Any:
     return result
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "problem"), CASES, ids=named)
 def test_an_image_that_is_not_finite(able: Able, name: str, problem: ConvProblem) -> None:
     check_image(able, problem, Variant(name, able.config(name, problem)))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("name", "problem", "changed"), CONFIGS, ids=named)
 def test_ends_of_patches_and_groups_side_by_side(
     able: Able, name: str, problem: ConvProblem, changed: dict[str, Any]
@@ -227,7 +227,7 @@ def check_image(able: Able, problem: ConvProblem, variant: Variant) -> None:
             assert not (got & ~most).any(), f"{role}={value} reaches {np.argwhere(got & ~most)[0]}"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "problem"), PRODUCTS, ids=named)
 def test_what_lies_beside_a_product(able: Able, name: str, problem: GemmProblem) -> None:
     config = able.config(name, problem)

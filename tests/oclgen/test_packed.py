@@ -145,7 +145,7 @@ def test_kernels_unpack_to_the_bit(device: Device, form: str, shape: tuple[int, 
         assert np.array_equal(got, wanted)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", range(len(ROWS)))
 def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
@@ -153,7 +153,7 @@ def test_few_rows_are_right(device: Device, form: str, case: int) -> None:
     right(device, packed_rows, replace(problem, format=form), config)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", AS_LANES)
 @pytest.mark.parametrize("case", range(len(LANES)))
 def test_rows_of_weights_as_lanes_are_right(device: Device, form: str, case: int) -> None:
@@ -197,7 +197,7 @@ def test_what_is_made_of_weights_alone_is_not_timed(
     assert {*map(tuple, ran[1:])} == {(packed_lanes.NAME,)}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", range(len(MMAS)))
 def test_few_rows_are_right_on_matrix_units(able: Device, form: str, case: int) -> None:
@@ -208,7 +208,7 @@ def test_few_rows_are_right_on_matrix_units(able: Device, form: str, case: int) 
     right(able, packed_mma, replace(problem, format=form), config)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("form", AS_DIRECT)
 @pytest.mark.parametrize("case", range(len(DIRECT)))
 def test_weights_go_straight_to_registers(able: Device, form: str, case: int) -> None:
@@ -216,7 +216,7 @@ def test_weights_go_straight_to_registers(able: Device, form: str, case: int) ->
     right(able, packed_mma, replace(problem, format=form), config)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", range(len(BULK)))
 def test_bulk_copies_bring_tiles(able: Device, form: str, case: int) -> None:

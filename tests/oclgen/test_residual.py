@@ -135,7 +135,7 @@ def without_units(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         emulate(monkeypatch)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("problem", PRODUCTS, ids=gemm_cases.label)
 @pytest.mark.parametrize("family", OF_PRODUCTS)
 def test_products(
@@ -157,7 +157,7 @@ def test_products(
     assert computed
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("problem", CONVS, ids=conv_cases.label)
 def test_convolutions(
     device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch

@@ -65,7 +65,7 @@ def assert_right(device: Device, problem: ConvProblem, config: Any) -> None:
     assert error <= TOLERANCE[problem.dtype]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("config", BASES.values(), ids=BASES)
 @pytest.mark.parametrize("problem", DIRECTED, ids=label)
 def test_sizes_and_directions(device: Device, problem: ConvProblem, config: Any) -> None:
