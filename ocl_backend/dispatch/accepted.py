@@ -23,7 +23,7 @@ from ocl_backend.dispatch.complex_half import (
     has_halves,
     is_lacking,
 )
-from ocl_backend.dispatch.errors import NO_KERNEL, raised
+from ocl_backend.dispatch.errors import NO_KERNEL, raised, with_plain_strides
 
 MOST_ITEMS = 1 << 13
 """Larger calls are judged by their shapes alone, on torch's meta device, and by a small call: the
@@ -219,6 +219,8 @@ def _on_cpu(leaf: Any) -> Any:
         return torch.device("cpu")
     if isinstance(leaf, torch.Generator):
         return None
+    if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+        return with_plain_strides(leaf.cpu())
     return leaf.cpu() if isinstance(leaf, Tensor) else leaf
 
 

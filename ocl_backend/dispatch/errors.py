@@ -188,7 +188,22 @@ def _twin(leaf: Any, place: str) -> Any:
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=place)
     reach = sum((size - 1) * step for size, step in zip(leaf.shape, leaf.stride(), strict=True))
     make = torch.ones if leaf.is_floating_point() else torch.zeros
-    return make(reach + 1, dtype=leaf.dtype, device=place).as_strided(leaf.shape, leaf.stride())
+    made = make(reach + 1, dtype=leaf.dtype, device=place)
+    return with_plain_strides(made.as_strided(leaf.shape, leaf.stride()))
+
+
+def with_plain_strides(x: Tensor) -> Tensor:
+    """Return x as a view where a single item is as far away as what lies within its dimension.
+
+    A transpose leaves any number there. The CPU's `linalg.lu_solve` steps from one matrix of a
+    batch to the next by it (torch 2.13), which ends the process.
+    """
+    strides, reach = [*x.stride()], 1
+    for dim in range(x.dim() - 1, -1, -1):
+        if x.shape[dim] == 1:
+            strides[dim] = reach
+        reach = max(reach, x.shape[dim] * strides[dim])
+    return x if strides == [*x.stride()] else x.as_strided(x.shape, strides)
 
 
 def _with_values(index: Any) -> Any:

@@ -57,12 +57,14 @@ def refuse_alike(device: Any, function: Callable[..., Any], *tensors: Tensor) ->
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference over the largest value."""
+    """The largest difference over the largest value; a NaN differs by infinity from a number."""
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     if theirs.numel() == 0:
         return 0.0
-    scale = theirs.detach().double().abs().max().clamp_min(1e-30)
-    return float((ours.detach().cpu().double() - theirs.detach().double()).abs().max() / scale)
+    found, wanted = ours.detach().cpu().double(), theirs.detach().double()
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    differences = (found - wanted).abs().nan_to_num(torch.inf).masked_fill(same, 0)
+    return float(differences.max() / wanted.abs().nan_to_num(0, 0).max().clamp_min(1e-30))
 
 
 def run(function: Callable[..., Tensor], tensors: list[Tensor], seed: int) -> list[Tensor]:

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from ocl_backend.dispatch import accepted, errors
 from ocl_backend.ops.linear.matrix_kernels import MOST_ROWS
 from tests.ocl_backend.cpu_twin import place
 
@@ -119,3 +120,22 @@ def test_a_batch_of_one_has_any_stride(device: Any, batch: tuple[int, ...]) -> N
     torch.testing.assert_close(ours.cpu(), torch.linalg.solve_triangular(a, side, upper=True))
     ours = torch.cholesky_solve(side.to(place(device)), there)
     torch.testing.assert_close(ours.cpu(), torch.cholesky_solve(side, a))
+
+
+def test_a_batch_of_one_column_may_have_any_strides(device: Any) -> None:
+    """The CPU, which is asked what it accepts, steps through a batch by its last stride."""
+    a = torch.randn(5, 1, 3, 3, dtype=torch.float64) + 4 * torch.eye(3)
+    b = torch.randn(5, 4, 3, 2, dtype=torch.float64)
+    theirs = torch.linalg.solve(a, b)
+    lu, pivots, there = (x.to(place(device)) for x in (*torch.linalg.lu_factor(a), b))
+    lu = lu.as_strided(lu.shape, (9, 450, 1, 3))
+    pivots = pivots.as_strided(pivots.shape, (3, 150, 1))
+    accepted.ask(torch.ops.aten.linalg_lu_solve.default, (lu, pivots, there), {})
+    found = torch.linalg.lu_solve(lu, pivots, there)
+    torch.testing.assert_close(found.cpu(), theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_a_single_item_is_as_far_away_as_what_lies_within() -> None:
+    x = torch.zeros(900).as_strided((5, 1, 3, 3, 1), (9, 77, 1, 3, 88))
+    assert errors.with_plain_strides(x).stride() == (9, 9, 1, 3, 1)
+    assert errors.with_plain_strides(x[..., 0]).stride() == (9, 9, 1, 3)

@@ -9,6 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend.ops.linear import fft
+from ocl_backend.runtime.tables import KeptTables
 from tests.ocl_backend.cpu_twin import place
 
 LENGTHS = [1, 30, 64, 127, 200, 1018, 1220, 3072]
@@ -79,3 +81,37 @@ def test_what_is_transformed_along_no_dimension_is_a_copy(device: Any) -> None:
         transformed.mul_(2)
         assert transformed.tolist() == [[2] * 3] * 2
     assert x.tolist() == [[1] * 3] * 2
+
+
+def test_kept_tables_are_bounded_by_their_bytes() -> None:
+    tables, calls = KeptTables(100), []
+
+    @tables.of
+    def zeros(size: int) -> Any:
+        calls.append(size)
+        return torch.zeros(size, dtype=torch.uint8)
+
+    @tables.of
+    def pair(size: int) -> Any:
+        return zeros(size), zeros(size)
+
+    for size in (40, 50, 40, 20):  # of the first two 40 was used last
+        assert zeros(size).nbytes == size
+    assert calls == [40, 50, 20]
+    assert tables.bytes == 60
+    zeros(50)
+    assert calls == [40, 50, 20, 50]
+    assert zeros(300) is zeros(300)  # alone
+    assert tables.bytes == 300
+    pair(10)
+    assert tables.bytes == 30
+
+
+def test_chirps_of_many_lengths_stay_below_the_bound(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fft.TABLES, "most_bytes", 1 << 18)
+    for prime in (4099, 4111, 4127, 4129):
+        x = torch.randn(prime, dtype=torch.complex64)
+        close(torch.fft.fft(x.to(place(device))), torch.fft.fft(x))
+    assert 0 < fft.TABLES.bytes <= 1 << 18

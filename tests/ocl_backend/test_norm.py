@@ -210,7 +210,7 @@ def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3), (0, 4, 0), (2, 4, 0, 3)], ids=str)
 def test_gradients_of_a_group_norm_of_nothing(device: Any, shape: tuple[int, ...]) -> None:
     def normed(x: Any, weight: Any, bias: Any) -> Any:
         return nn.functional.group_norm(x, 2, weight, bias)

@@ -262,3 +262,19 @@ def test_operators_of_lists_count_versions(device: Any) -> None:
     torch._foreach_add_(x, 1.0)
     torch._foreach_copy_(x, [torch.zeros(3, device=place(device))])
     assert x[0]._version == 2
+
+
+@pytest.mark.parametrize("dampening", [0.0, 0.3])
+def test_momentum_may_begin_later_for_some_parameters(device: Any, dampening: float) -> None:
+    values, gradients = torch.randn(3, 5), torch.randn(5, 3, 5)
+    found = []
+    for where in (torch.device("cpu"), place(device)):
+        params = [torch.nn.Parameter(row.clone().to(where)) for row in values]
+        optimizer = SGD(params, lr=0.1, momentum=0.9, weight_decay=0.1, dampening=dampening)
+        for step, rows in enumerate(gradients):
+            for index, (param, row) in enumerate(zip(params, rows, strict=True)):
+                param.grad = row.to(where) if index <= step else None
+            optimizer.step()
+        found.append(torch.stack([param.detach().cpu() for param in params]))
+    assert relative(found[1], found[0]) < 1e-6
+    assert optimizer.param_groups[0]["fused"] is (dampening == 0)

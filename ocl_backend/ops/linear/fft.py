@@ -21,7 +21,7 @@ from ocl_backend.dispatch.outputs import stored
 from ocl_backend.ops.linear import fft_rows
 from ocl_backend.ops.linear.fft_rows import Form, Parts
 from ocl_backend.runtime import capture
-from ocl_backend.runtime.tables import as_table
+from ocl_backend.runtime.tables import KeptTables, as_table
 
 DIRECT = 64
 """Up to this length a transform is one product."""
@@ -29,6 +29,8 @@ DIRECT = 64
 PRIME = 512
 """Up to this length a transform is one product even where its length has no small factor."""
 
+TABLES = KeptTables(1 << 28)
+"""Matrices, factors and chirps of the last lengths; those of a prime above a million have 40 MB."""
 
 WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
@@ -224,7 +226,7 @@ def _on_device(numbers: np.ndarray, dtype: torch.dtype, device: torch.device) ->
     return as_table(pairs.to(dtype).to(device))
 
 
-@lru_cache(maxsize=256)
+@TABLES.of
 @capture.aside()
 def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the [2n, 2n] matrix by which rows of pairs are multiplied."""
@@ -234,7 +236,7 @@ def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> T
     return _on_device(rows, dtype, device).view(2 * size, 2 * size)
 
 
-@lru_cache(maxsize=256)
+@TABLES.of
 @capture.aside()
 def _roots(first: int, second: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the [second, first] factors between the two passes of a split transform."""
@@ -242,7 +244,7 @@ def _roots(first: int, second: int, sign: int, dtype: torch.dtype, device: torch
     return torch.view_as_complex(_on_device(np.exp(sign * 2j * np.pi * turns), dtype, device))
 
 
-@lru_cache(maxsize=64)
+@TABLES.of
 @capture.aside()
 def _chirp(
     size: int, length: int, sign: int, dtype: torch.dtype, device: torch.device

@@ -125,12 +125,10 @@ def native_group_norm_backward(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Return the gradients of x, weight and bias that `output_mask` asks for.
 
-    `center` and `scale` are what the forward pass returned. Where there are no items all are 0.
+    `center` and `scale` are what the forward pass returned: NaN where there are no pixels, which
+    makes the weight's gradient NaN, as on the CPU.
     """
     param = x.dtype if weight is None else weight.dtype
-    if not x.numel():
-        zeros = (x.new_zeros(x.shape), *(x.new_zeros(channels, dtype=param) for _ in "wb"))
-        return tuple(t if asked else None for t, asked in zip(zeros, output_mask, strict=True))
     last = in_pixels(x)
     x, grad = (arranged(each.view(x.shape), last) for each in (x, grad))
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -151,7 +149,8 @@ def native_group_norm_backward(
         grad_x = torch.empty_like(x)
         numbers = (_spread(t, shape, last) for t in (slope, part, shift))
         given = [grads, rows, *numbers, _groups(grad_x, shape, last)]
-        launch(_backward_kernel(x.dtype, wide), rows.shape, given)
+        if x.numel():
+            launch(_backward_kernel(x.dtype, wide), rows.shape, given)
     of_weight = of_bias = None
     if output_mask[1]:
         of_weight = ((dots - sums * center) * scale).sum(0).view(channels).to(param)

@@ -240,6 +240,29 @@ def _prefer_fused(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         undecided = group["fused"] is None and group["foreach"] is None
         if undecided and not group["differentiable"] and all(map(_is_ours, group["params"])):
             group["fused"] = True
+        if type(optimizer) is SGD and group["fused"] and group["momentum"] != 0:
+            _begin_late(optimizer, group)
+
+
+def _begin_late(optimizer: SGD, group: dict[str, Any]) -> None:
+    """Prepare parameters that have their first gradient after others, as layers that were frozen.
+
+    Torch's fused step asks for the momentum of all parameters, or none. A first momentum is the
+    gradient, which 0 becomes by a step without dampening; with it the step is not fused any more.
+    """
+    if len(optimizer.state) == sum(len(group["params"]) for group in optimizer.param_groups):
+        return
+    learns = [param for param in group["params"] if param.grad is not None]
+    states = [optimizer.state.get(param, {}) for param in learns]
+    late = [state.get("momentum_buffer") is None for state in states]
+    if all(late) or not any(late):
+        return
+    if group["dampening"] != 0:
+        group.update(fused=False, foreach=True)
+        return
+    for param, begins in zip(learns, late, strict=True):
+        if begins:
+            optimizer.state[param]["momentum_buffer"] = torch.zeros_like(param)
 
 
 def _is_ours(param: Tensor) -> bool:
