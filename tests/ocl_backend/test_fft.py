@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.ops.linear import fft
+from ocl_backend.ops.linear import fft_groups, fft_tables
 from ocl_backend.runtime.tables import KeptTables
 from tests.ocl_backend.cpu_twin import place
 
@@ -51,7 +52,7 @@ def test_dims_and_norms_with_gradients(device: Any, norm: str) -> None:
 @pytest.mark.parametrize("length", [7, 96, 122, 1024])
 def test_short_rows_of_processors_are_one_launch(device: Any, length: int) -> None:
     if device.limits.kind != "cpu":
-        pytest.skip("GPUs multiply by matrices")
+        pytest.skip("GPUs have rows in local memory")
     place = torch.device("ocl", device.index)
     x = torch.randn(19, length, 3)
     there = x.to(place).transpose(0, 2)
@@ -66,6 +67,44 @@ def test_short_rows_of_processors_are_one_launch(device: Any, length: int) -> No
             ours = call(there)
         assert len(seen.commands) == launches
         close(ours, call(x.transpose(0, 2)))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("length", [1, 13, 17, 80, 127, 491, 720, 982, 1024, 1031, 3072])
+def test_rows_in_local_memory(as_gpu: Any, length: int) -> None:
+    """Powers of 2 and other factors; chirps; two launches, and a chirp of them."""
+    torch.manual_seed(length)
+    numbers, real = torch.randn(70, length, dtype=torch.complex64), torch.randn(70, length)
+    there, lines = numbers.to(place(as_gpu)), real.to(place(as_gpu))
+    close(torch.fft.fft(there), torch.fft.fft(numbers))
+    close(torch.fft.ifft(there[:3].conj()), torch.fft.ifft(numbers[:3].conj()))
+    close(torch.fft.rfft(lines, norm="ortho"), torch.fft.rfft(real, norm="ortho"))
+    half = numbers[:, : length // 2 + 1]
+    close(torch.fft.irfft(half.to(place(as_gpu)), n=length), torch.fft.irfft(half, n=length))
+    close(torch.fft.fft(there.mT, dim=0), torch.fft.fft(numbers.mT, dim=0))
+    close(torch.fft.rfftn(lines, dim=(1, 0)), torch.fft.rfftn(real, dim=(1, 0)))
+
+
+@pytest.mark.parametrize(("length", "launches"), [(80, 1), (491, 1), (900, 1), (4096, 2)])
+def test_launches_of_rows_in_local_memory(as_gpu: Any, length: int, launches: int) -> None:
+    x = torch.randn(5, length, dtype=torch.complex64, device=place(as_gpu))
+    torch.fft.fft(x)  # copies its tables
+    with torch.ocl.profile(file=None) as seen:
+        torch.fft.fft(x)
+    assert [one.name for one in seen.commands] == ["fft_groups"] * launches
+
+
+def test_little_local_memory_leaves_products(as_gpu: Any, monkeypatch: Any) -> None:
+    limits = replace(as_gpu.limits, local_bytes=4096)
+    assert fft_groups.items_of(limits, 8) == 0
+    assert [fft_groups.items_of(replace(limits, local_bytes=n << 10), 8) for n in (12, 32, 64)] == [
+        512, 1024, 2048,
+    ]  # fmt: skip
+    monkeypatch.setattr(as_gpu, "limits", limits)
+    fft_groups.is_short.cache_clear()
+    x = torch.randn(5, 200, dtype=torch.complex64)
+    close(torch.fft.fft(x.to(place(as_gpu))), torch.fft.fft(x))
+    fft_groups.is_short.cache_clear()
 
 
 def test_double_precision_and_lazy_conjugates(device: Any) -> None:
@@ -110,8 +149,8 @@ def test_kept_tables_are_bounded_by_their_bytes() -> None:
 def test_chirps_of_many_lengths_stay_below_the_bound(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fft.TABLES, "most_bytes", 1 << 18)
+    monkeypatch.setattr(fft_tables.TABLES, "most_bytes", 1 << 18)
     for prime in (4099, 4111, 4127, 4129):
         x = torch.randn(prime, dtype=torch.complex64)
         close(torch.fft.fft(x.to(place(device))), torch.fft.fft(x))
-    assert 0 < fft.TABLES.bytes <= 1 << 18
+    assert 0 < fft_tables.TABLES.bytes <= 1 << 18

@@ -1,9 +1,9 @@
 """Fourier transforms of any length: of short rows at once, of others in parts.
 
-On processors short rows are one launch (`fft_rows`). Elsewhere a DFT is a real matrix, and complex
-numbers lie as pairs. A length with small factors is split by Cooley and Tukey (1965) until the
-factors are short, or products worth a GEMM; a large prime factor goes through a convolution
-(Bluestein 1970).
+Short rows are one launch (`fft_short`). A length with short factors is split by Cooley and Tukey
+(1965); a large prime goes through a convolution (Bluestein 1970). What no kernel of rows serves, as
+halves and devices with little local memory, is split until a factor is a product: a DFT is a real
+matrix, and complex numbers lie as pairs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,15 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.outputs import stored
-from ocl_backend.ops.linear import fft_rows
-from ocl_backend.ops.linear.fft_rows import Form, Parts
+from ocl_backend.ops.linear import fft_short
+from ocl_backend.ops.linear.fft_tables import TABLES, Form, Parts, chirp, on_device
 from ocl_backend.runtime import capture
-from ocl_backend.runtime.tables import KeptTables, as_table
 
 DIRECT = 64
 """Up to this length a transform is one product."""
 
 PRIME = 512
 """Up to this length a transform is one product even where its length has no small factor."""
-
-TABLES = KeptTables(1 << 28)
-"""Matrices, factors and chirps of the last lengths; those of a prime above a million have 40 MB."""
 
 WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
@@ -44,7 +40,7 @@ def _along(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) ->
     """Return as `c2c`, along no dimension x itself; backward is by the conjugate roots."""
     sign, scale = -1 if forward else 1, _factor([x.shape[dim] for dim in dims], normalization)
     for place, dim in enumerate(dims):
-        if fft_rows.serves(x, x.shape[dim]):
+        if fft_short.serves(x, x.shape[dim]):
             last = place == len(dims) - 1
             x = _short(x, dim, WHOLE, sign, scale=scale if last else 1.0)
             scale = 1.0 if last else scale
@@ -60,7 +56,7 @@ def r2c(x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> T
     size = x.shape[last]
     kept = size // 2 + 1 if onesided else size
     scale = _factor([x.shape[dim] for dim in dims], normalization)
-    if fft_rows.serves(x, size):
+    if fft_short.serves(x, size):
         out = _short(x, last, ("real", "complex"), -1, kept=kept, scale=scale)
         return _along(out, others, 0, True)
     if _is_product(size):
@@ -75,7 +71,7 @@ def c2r(x: Tensor, dims: Sequence[int], normalization: int, last_dim_size: int) 
     *others, last = dims
     line = _along(x, others, 0, False)
     scale = _factor([*(x.shape[dim] for dim in others), last_dim_size], normalization)
-    if fft_rows.serves(x, last_dim_size):
+    if fft_short.serves(x, last_dim_size):
         return _short(line, last, ("half", "real"), 1, kept=last_dim_size, scale=scale)
     spectrum = _whole(line.transpose(last, -1), last_dim_size)
     out = transform(spectrum, 1, ("complex", "real"))
@@ -96,7 +92,7 @@ def _short(
     dtype = real if kinds[1] == "real" else real.to_complex()
     out = torch.empty(shape, dtype=dtype, device=x.device)
     form = Form(real, kinds, size, kept or size, sign, scale, False)
-    return fft_rows.lines(x, out, dim % x.dim(), form)
+    return fft_short.lines(x, out, dim % x.dim(), form)
 
 
 def _whole(half: Tensor, size: int) -> Tensor:
@@ -140,9 +136,9 @@ def transform(x: Tensor, sign: int, kinds: tuple[Parts, Parts] = WHOLE) -> Tenso
         kinds: whether x and the result are complex.
     """
     size = x.shape[-1]
-    if fft_rows.serves(x, size):
+    if fft_short.serves(x, size):
         return _short(x, -1, kinds, sign, kept=size)
-    if fft_rows.serves(x, 1):
+    if fft_short.serves(x, 1):
         return _of_lines(x.resolve_conj(), sign, kinds)
     x = torch.complex(x, torch.zeros_like(x)) if kinds[0] == "real" else x.resolve_conj()
     out = _of_products(x, sign)
@@ -152,7 +148,7 @@ def transform(x: Tensor, sign: int, kinds: tuple[Parts, Parts] = WHOLE) -> Tenso
 def _of_lines(x: Tensor, sign: int, kinds: tuple[Parts, Parts]) -> Tensor:
     """Return a long transform by two launches of rows, or more."""
     size = x.shape[-1]
-    first = _divisor(size, True)
+    first = fft_short.divisor(size, x)
     if first == 1:
         out = _bluestein(x, sign)
         return out if kinds[1] == "complex" else out.real
@@ -162,14 +158,14 @@ def _of_lines(x: Tensor, sign: int, kinds: tuple[Parts, Parts]) -> Tensor:
     form = Form(real, (kinds[0], "complex"), first, first, sign, 1.0, True)
     inner = torch.empty(split.shape, dtype=real.to_complex(), device=x.device)
     roots = _roots(first, second, sign, real, x.device)
-    fft_rows.lines(split, inner, split.dim() - 2, form, roots.mT)
+    fft_short.lines(split, inner, split.dim() - 2, form, roots.mT)
     kinds = ("complex", kinds[1])
-    if not fft_rows.is_short(second):
+    if not fft_short.is_short(second, x):
         return transform(inner, sign, kinds).transpose(-1, -2).reshape(x.shape)
     dtype = real.to_complex() if kinds[1] == "complex" else real
     outer = torch.empty((*x.shape[:-1], second, first), dtype=dtype, device=x.device)
     form = form._replace(kinds=kinds, n=second, kept=second, twisted=False)
-    fft_rows.lines(inner, outer.mT, split.dim() - 1, form)
+    fft_short.lines(inner, outer.mT, split.dim() - 1, form)
     return outer.view(x.shape)
 
 
@@ -194,11 +190,9 @@ def _is_product(size: int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _divisor(size: int, by_lines: bool = False) -> int:
-    """Return the largest divisor whose DFT is one launch of rows, or else one product."""
-    most = min(fft_rows.LONGEST if by_lines else DIRECT, size - 1)
-    divisors = (d for d in range(most, 0, -1) if size % d == 0)
-    return next(d for d in divisors if not by_lines or fft_rows.is_short(d))
+def _divisor(size: int) -> int:
+    """Return the largest divisor whose DFT is one product."""
+    return next(d for d in range(min(DIRECT, size - 1), 0, -1) if size % d == 0)
 
 
 def _product(pairs: Tensor, matrix: Tensor) -> Tensor:
@@ -213,17 +207,11 @@ def _bluestein(x: Tensor, sign: int) -> Tensor:
     size = x.shape[-1]
     length = 1 << (2 * size - 1).bit_length()
     real = x.dtype.to_real() if x.is_complex() else x.dtype
-    chirp, filtered = _chirp(size, length, sign, real, x.device)
-    padded = torch.zeros((*x.shape[:-1], length), dtype=chirp.dtype, device=x.device)
-    padded[..., :size] = x * chirp
+    turns, filtered = chirp(size, length, sign, real, x.device)
+    padded = torch.zeros((*x.shape[:-1], length), dtype=turns.dtype, device=x.device)
+    padded[..., :size] = x * turns
     spectrum = transform(padded, -1) * filtered
-    return transform(spectrum, 1)[..., :size] * chirp
-
-
-def _on_device(numbers: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return complex numbers as a tensor of pairs of `dtype`."""
-    pairs = torch.from_numpy(numbers.view(np.float64).reshape(*numbers.shape, 2))
-    return as_table(pairs.to(dtype).to(device))
+    return transform(spectrum, 1)[..., :size] * turns
 
 
 @TABLES.of
@@ -233,7 +221,7 @@ def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> T
     steps = np.arange(size)
     roots = np.exp(sign * 2j * np.pi * (np.outer(steps, steps) % size) / size)
     rows = np.stack([roots, 1j * roots], axis=1)  # what a real and an imaginary unit become
-    return _on_device(rows, dtype, device).view(2 * size, 2 * size)
+    return on_device(rows, dtype, device).view(2 * size, 2 * size)
 
 
 @TABLES.of
@@ -241,24 +229,7 @@ def _matrix(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> T
 def _roots(first: int, second: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the [second, first] factors between the two passes of a split transform."""
     turns = np.outer(np.arange(second), np.arange(first)) / (first * second)
-    return torch.view_as_complex(_on_device(np.exp(sign * 2j * np.pi * turns), dtype, device))
-
-
-@TABLES.of
-@capture.aside()
-def _chirp(
-    size: int, length: int, sign: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Return exp(sign * i * pi * j * j / n), and the scaled spectrum of its conjugate around 0."""
-    steps = np.arange(size)
-    chirp = np.exp(sign * 1j * np.pi * (steps * steps % (2 * size)) / size)
-    around = np.zeros(length, dtype=np.complex128)
-    around[:size] = chirp.conj()
-    around[length - size + 1 :] = chirp.conj()[:0:-1]
-    spectrum = np.fft.fft(around) / length
-    both = (_on_device(numbers, dtype, device) for numbers in (chirp, spectrum))
-    first, second = map(torch.view_as_complex, both)
-    return first, second
+    return torch.view_as_complex(on_device(np.exp(sign * 2j * np.pi * turns), dtype, device))
 
 
 def _into(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

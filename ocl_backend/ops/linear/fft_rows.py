@@ -6,18 +6,15 @@ It serves lengths up to `LONGEST` whose prime factors are at most `RADIX`; `fft`
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import merge
-from ocl_backend.runtime import capture
+from ocl_backend.ops.linear.fft_tables import Form, radices, roots
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
-from ocl_backend.runtime.tables import as_table
 from oclgen.families.parts.lane_packing import transpose_text
-from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
@@ -29,45 +26,12 @@ WIDTHS = {torch.float32: 16, torch.float64: 8}
 """Rows that are the lanes of a vector, by the dtype of a part."""
 GROUP_ITEMS = 8192
 """Items of a work-item, at least where there are more rows."""
-COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
-
-Parts = Literal["complex", "real", "half"]
-
-
-class Form(NamedTuple):
-    """What is transformed, beside strides: `kinds` of source and target, `n` items to `kept`."""
-
-    dtype: torch.dtype
-    kinds: tuple[Parts, Parts]
-    n: int
-    kept: int
-    sign: int
-    scale: float
-    twisted: bool
-
-
-def serves(x: Tensor, n: int) -> bool:
-    """Say whether a processor transforms rows of `n` numbers of x by one launch."""
-    known = x.dtype in WIDTHS or x.dtype in COMPLEX.values()
-    return known and is_short(n) and devices()[x.get_device()].limits.kind == "cpu"
 
 
 @lru_cache(maxsize=1024)
 def is_short(n: int) -> bool:
     """Say whether one launch transforms rows of `n` numbers."""
     return 0 < n <= LONGEST and max(radices(n), default=1) <= RADIX
-
-
-@lru_cache(maxsize=1024)
-def radices(n: int) -> tuple[int, ...]:
-    """Return the factors of `n`, the largest first: primes, and fours in place of pairs of twos."""
-    found, factor = [], 4
-    while n > 1:
-        while n % factor == 0:
-            found.append(factor)
-            n //= factor
-        factor = 2 if factor == 4 else 3 if factor == 2 else factor + 2
-    return tuple(sorted(found, reverse=True))
 
 
 def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
@@ -123,12 +87,3 @@ def _prepared(
         *(np.int64(value) for dim in outer for value in dim),
     ]  # fmt: skip
     return prepare(device, text, "fft_rows", (ceil_div(rows, share),), arguments, (1,))
-
-
-@lru_cache(maxsize=256)
-@capture.aside()
-def roots(n: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return exp(sign * 2i * pi * t / n) for t from 0, as pairs [n, 2]."""
-    turns = np.exp(sign * 2j * np.pi * np.arange(n) / n)
-    pairs = torch.from_numpy(turns.view(np.float64).reshape(n, 2))
-    return as_table(pairs.to(dtype).to(device))

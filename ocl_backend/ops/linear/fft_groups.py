@@ -1,0 +1,109 @@
+"""Fourier transforms of rows on GPUs, one launch each: a work-group has rows in local memory.
+
+It serves any length up to `longest`: one with a prime factor above `RADIX` is a convolution with a
+chirp, whose length has to fit, too. `fft` splits the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ocl_backend.kernels.dimensions import merge
+from ocl_backend.ops.linear.fft_tables import Form, chirp, radices, roots
+from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
+from oclgen.limits import KIB, Limits
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
+from oclgen.render import rendered
+
+RADIX = 13
+"""The largest prime factor: each result of a step sums up as many items."""
+MOST_ROWS = 64
+"""Rows of a work-group, whose places lie in local memory, too."""
+WORK_ITEMS = 256
+LOCAL_BYTES = 40 * KIB, 20 * KIB, 10 * KIB
+"""What a work-group declares: two arrays, in four fifths of it, and the places of its rows."""
+
+
+@lru_cache(maxsize=64)
+def items_of(limits: Limits, pair_bytes: int) -> int:
+    """Return the numbers of an array in local memory, 0 where the device has too little."""
+    fits = (size for size in LOCAL_BYTES if size <= limits.local_bytes)
+    return next(fits, 0) * 4 // 5 // (2 * pair_bytes)
+
+
+def convolved(n: int) -> int:
+    """Return the length by which `n` numbers are convolved with a chirp, 0 where they need not."""
+    return 0 if max(radices(n), default=1) <= RADIX else 1 << (2 * n - 2).bit_length()
+
+
+@lru_cache(maxsize=1024)
+def is_short(n: int, device: int, dtype: torch.dtype) -> bool:
+    """Say whether one launch of a device transforms rows of `n` numbers whose parts are `dtype`."""
+    most = items_of(devices()[device].limits, 2 * dtype.itemsize)
+    return 0 < n <= most and convolved(n) <= most
+
+
+def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
+    """Write the transforms of x along a dimension to `out`; as `fft_rows.lines`.
+
+    Args:
+        x: complex, not lazily conjugated, or real, any strides, less than 2^31 items.
+        out: of x's shape but along `dim`; may be x.
+        dim: from 0.
+        form: what is computed.
+        twist: factors [.., n] of the results over x's last two dimensions with `dim`, or None.
+
+    Returns:
+        `out`.
+    """
+    if not out.numel():
+        return out
+    steps = [0] * x.dim() if twist is None else twist.expand(out.shape).stride()
+    dims = tuple(
+        (size, x.stride(d), out.stride(d), steps[d]) for d, size in enumerate(x.shape) if d != dim
+    )
+    run = _prepared(x.get_device(), form, dims, (x.stride(dim), out.stride(dim)))
+    length = convolved(form.n)
+    tables = [roots(length or form.n, -1 if length else form.sign, form.dtype, x.device)]
+    tables += [] if twist is None else [twist]
+    tables += chirp(form.n, length, form.sign, form.dtype, x.device) if length else ()
+    run(x.data_ptr(), out.data_ptr(), *(table.data_ptr() for table in tables))
+    return out
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _prepared(
+    device: int, form: Form, dims: tuple[tuple[int, ...], ...], along: tuple[int, int]
+) -> KernelLaunch:
+    """Return the launch of rows that `dims` number: sizes, and strides of x, results and twist."""
+    limits, convolves = devices()[device].limits, convolved(form.n)
+    outer = merge(sorted((dim for dim in dims if dim[0] != 1), key=lambda dim: -abs(dim[2])))
+    real = "float" if form.dtype is torch.float32 else "double"
+    source, target = form.kinds
+    items, length = items_of(limits, 2 * form.dtype.itemsize), convolves or form.n
+    work_items = min(WORK_ITEMS, limits.max_work_group)
+    text = rendered(
+        "fft_groups", package="ocl_backend", real=real, items=items, most_rows=MOST_ROWS,
+        work_items=work_items, source=source, target=target, twisted=form.twisted,
+        chirped=convolves > 0, rows_fastest=min(map(abs, along)) > 1, outer=len(outer),
+    )  # fmt: skip
+    rows = int(np.prod([dim[0] for dim in outer])) if outer else 1
+    share = min(MOST_ROWS, items // length)
+    size, number = form.dtype.itemsize, np.float32 if real == "float" else np.float64
+    pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
+    tables = 1 + form.twisted + 2 * (convolves > 0)
+    code = sum(radix << 6 * place for place, radix in enumerate(radices(length)))
+    arguments: list[Argument] = [
+        *(Pointer(size) for size in (*pairs, *[2 * size] * tables)),
+        *map(np.int32, (rows, share, form.n, form.kept, length)), np.uint64(code),
+        *map(np.int64, along), number(form.sign), number(form.scale),
+    ]  # fmt: skip
+    for count, *strides in outer:
+        arguments += [np.int32(count), *map(np.int64, strides)]
+    groups = ceil_div(rows, share)
+    return prepare(device, text, "fft_groups", (groups * work_items,), arguments, (work_items,))
