@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.kernels.dimensions import merge
-from ocl_backend.ops.linear.fft_tables import Form, chirp, radices, roots
+from ocl_backend.ops.linear.fft_tables import Form, Lines, chirp, radices, roots
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import devices
@@ -48,41 +47,21 @@ def is_short(n: int, device: int, dtype: torch.dtype) -> bool:
     return 0 < n <= most and convolved(n) <= most
 
 
-def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
-    """Write the transforms of x along a dimension to `out`; as `fft_rows.lines`.
-
-    Args:
-        x: complex, not lazily conjugated, or real, any strides, less than 2^31 items.
-        out: of x's shape but along `dim`; may be x.
-        dim: from 0.
-        form: what is computed.
-        twist: factors [.., n] of the results over x's last two dimensions with `dim`, or None.
-
-    Returns:
-        `out`.
-    """
-    if not out.numel():
-        return out
-    steps = [0] * x.dim() if twist is None else twist.expand(out.shape).stride()
-    dims = tuple(
-        (size, x.stride(d), out.stride(d), steps[d]) for d, size in enumerate(x.shape) if d != dim
-    )
-    run = _prepared(x.get_device(), form, dims, (x.stride(dim), out.stride(dim)))
+def launch(x: Tensor, out: Tensor, form: Form, lines: Lines, twist: Tensor | None) -> None:
+    """Enqueue the transforms of lines; as `fft_short.lines`."""
+    run = _prepared(x.get_device(), form, lines)
     length = convolved(form.n)
     tables = [roots(length or form.n, -1 if length else form.sign, form.dtype, x.device)]
     tables += [] if twist is None else [twist]
     tables += chirp(form.n, length, form.sign, form.dtype, x.device) if length else ()
     run(x.data_ptr(), out.data_ptr(), *(table.data_ptr() for table in tables))
-    return out
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(
-    device: int, form: Form, dims: tuple[tuple[int, ...], ...], along: tuple[int, int]
-) -> KernelLaunch:
-    """Return the launch of rows that `dims` number: sizes, and strides of x, results and twist."""
+def _prepared(device: int, form: Form, lines: Lines) -> KernelLaunch:
+    """Return the launch of all lines."""
     limits, convolves = devices()[device].limits, convolved(form.n)
-    outer = merge(sorted((dim for dim in dims if dim[0] != 1), key=lambda dim: -abs(dim[2])))
+    outer, along = lines.outer, lines.along
     real = "float" if form.dtype is torch.float32 else "double"
     source, target = form.kinds
     items, length = items_of(limits, 2 * form.dtype.itemsize), convolves or form.n

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.kernels.dimensions import merge
-from ocl_backend.ops.linear.fft_tables import Form, radices, roots
+from ocl_backend.ops.linear.fft_tables import Form, Lines, radices, roots
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.families.parts.lane_packing import transpose_text
 from oclgen.plan import ceil_div
@@ -34,40 +33,18 @@ def is_short(n: int) -> bool:
     return 0 < n <= LONGEST and max(radices(n), default=1) <= RADIX
 
 
-def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
-    """Write the transforms of x along a dimension to `out`.
-
-    Args:
-        x: complex, not lazily conjugated, or real, any strides.
-        out: of x's shape but along `dim`; may be x.
-        dim: from 0.
-        form: what is computed.
-        twist: factors [.., n] of the results over x's last two dimensions with `dim`, or None.
-
-    Returns:
-        `out`.
-    """
-    if not out.numel():
-        return out
-    steps = [0] * x.dim() if twist is None else twist.expand(out.shape).stride()
-    dims = tuple(
-        (size, x.stride(d), out.stride(d), steps[d]) for d, size in enumerate(x.shape) if d != dim
-    )
-    along = x.stride(dim), out.stride(dim)
-    run = _prepared(x.get_device(), form, dims, along)
+def launch(x: Tensor, out: Tensor, form: Form, lines: Lines, twist: Tensor | None) -> None:
+    """Enqueue the transforms of lines; as `fft_short.lines`."""
+    run = _prepared(x.get_device(), form, lines)
     table = roots(form.n, form.sign, form.dtype, x.device)
     more = [] if twist is None else [twist.data_ptr()]
     run(x.data_ptr(), out.data_ptr(), table.data_ptr(), *more)
-    return out
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(
-    device: int, form: Form, dims: tuple[tuple[int, ...], ...], along: tuple[int, int]
-) -> KernelLaunch:
-    """Return the launch of rows that `dims` number: sizes, and strides of x, results and twist."""
-    moving = sorted((dim for dim in dims if dim[0] != 1), key=lambda dim: -abs(dim[2]))
-    outer = merge(moving)
+def _prepared(device: int, form: Form, lines: Lines) -> KernelLaunch:
+    """Return the launch of all lines."""
+    outer = lines.outer
     width, real = WIDTHS[form.dtype], "float" if form.dtype is torch.float32 else "double"
     source, target = form.kinds
     text = rendered(
@@ -81,7 +58,7 @@ def _prepared(
     pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
     pointers = [Pointer(size) for _ in pairs] + [Pointer(2 * size)] * (1 + form.twisted)
     code = sum(radix << 6 * place for place, radix in enumerate(radices(form.n)))
-    numbers = (rows, share, form.n, form.kept, code, *along)
+    numbers = (rows, share, form.n, form.kept, code, *lines.along)
     arguments: list[Argument] = [
         *pointers, *map(np.int64, numbers), number(form.sign), number(form.scale),
         *(np.int64(value) for dim in outer for value in dim),

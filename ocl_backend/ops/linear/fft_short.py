@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ocl_backend.kernels.dimensions import merge
 from ocl_backend.ops.linear import fft_groups, fft_rows
-from ocl_backend.ops.linear.fft_tables import Form
+from ocl_backend.ops.linear.fft_tables import Form, Lines
 from oclgen.opencl.device import devices
 
 PARTS = {
@@ -54,9 +55,31 @@ def _longest(x: Tensor) -> int:
 
 
 def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
-    """Write the transforms of x along a dimension to `out`; as `fft_rows.lines`."""
-    by = fft_rows.lines if _on_processor(x) else fft_groups.lines
-    return by(x, out, dim, form, twist)
+    """Write the transforms of x along a dimension to `out`.
+
+    Args:
+        x: complex, not lazily conjugated, or real, any strides.
+        out: of x's shape but along `dim`; may be x.
+        dim: from 0.
+        form: what is computed.
+        twist: factors [.., n] of the results over x's last two dimensions with `dim`, or None.
+
+    Returns:
+        `out`.
+    """
+    if not out.numel():
+        return out
+    steps = [0] * x.dim() if twist is None else twist.expand(out.shape).stride()
+    dims = [
+        (size, x.stride(d), out.stride(d), steps[d])
+        for d, size in enumerate(x.shape)
+        if d != dim and size != 1
+    ]
+    outer = merge(sorted(dims, key=lambda one: -abs(one[2])))
+    numbered = Lines(tuple(map(tuple, outer)), (x.stride(dim), out.stride(dim)))
+    launch = fft_rows.launch if _on_processor(x) else fft_groups.launch
+    launch(x, out, form, numbered, twist)
+    return out
 
 
 def _on_processor(x: Tensor) -> bool:

@@ -30,6 +30,16 @@ class Form(NamedTuple):
     twisted: bool
 
 
+class Lines(NamedTuple):
+    """Where lines lie: `outer` dimensions, each a size and strides of x, results and twist.
+
+    `along` are the strides of x and of the results within a line.
+    """
+
+    outer: tuple[tuple[int, ...], ...]
+    along: tuple[int, int]
+
+
 @lru_cache(maxsize=1024)
 def radices(n: int) -> tuple[int, ...]:
     """Return the factors of `n`, the largest first: primes, and fours in place of pairs of twos."""
