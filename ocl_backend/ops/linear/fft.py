@@ -205,10 +205,9 @@ def _product(pairs: Tensor, matrix: Tensor) -> Tensor:
 def _bluestein(x: Tensor, sign: int) -> Tensor:
     """Return the transform as a convolution with a chirp, of a length with small factors."""
     size = x.shape[-1]
-    length = 1 << (2 * size - 1).bit_length()
     real = x.dtype.to_real() if x.is_complex() else x.dtype
-    turns, filtered = chirp(size, length, sign, real, x.device)
-    padded = torch.zeros((*x.shape[:-1], length), dtype=turns.dtype, device=x.device)
+    turns, filtered = chirp(size, sign, real, x.device)
+    padded = torch.zeros((*x.shape[:-1], len(filtered)), dtype=turns.dtype, device=x.device)
     padded[..., :size] = x * turns
     spectrum = transform(padded, -1) * filtered
     return transform(spectrum, 1)[..., :size] * turns

@@ -1,6 +1,6 @@
 """Fourier transforms of rows on GPUs, one launch each: a work-group has rows in local memory.
 
-It serves any length up to `longest`: one with a prime factor above `RADIX` is a convolution with a
+It serves any length up to `items_of`: one with a prime factor above `RADIX` is a convolution with a
 chirp, whose length has to fit, too. `fft` splits the others.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ocl_backend.ops.linear.fft_tables import Form, Lines, chirp, radices, roots
+from ocl_backend.ops.linear.fft_tables import Form, Lines, chirp, convolved, radices, roots
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.limits import KIB, Limits
 from oclgen.opencl.device import devices
@@ -35,47 +35,50 @@ def items_of(limits: Limits, pair_bytes: int) -> int:
     return next(fits, 0) * 4 // 5 // (2 * pair_bytes)
 
 
-def convolved(n: int) -> int:
-    """Return the length by which `n` numbers are convolved with a chirp, 0 where they need not."""
-    return 0 if max(radices(n), default=1) <= RADIX else 1 << (2 * n - 2).bit_length()
+def _is_chirped(n: int) -> bool:
+    return max(radices(n), default=1) > RADIX
 
 
 @lru_cache(maxsize=1024)
-def is_short(n: int, device: int, dtype: torch.dtype) -> bool:
+def is_short(n: int, limits: Limits, dtype: torch.dtype) -> bool:
     """Say whether one launch of a device transforms rows of `n` numbers whose parts are `dtype`."""
-    most = items_of(devices()[device].limits, 2 * dtype.itemsize)
-    return 0 < n <= most and convolved(n) <= most
+    most = items_of(limits, 2 * dtype.itemsize)
+    return 0 < n <= most and (not _is_chirped(n) or convolved(n) <= most)
 
 
 def launch(x: Tensor, out: Tensor, form: Form, lines: Lines, twist: Tensor | None) -> None:
     """Enqueue the transforms of lines; as `fft_short.lines`."""
     run = _prepared(x.get_device(), form, lines)
-    length = convolved(form.n)
-    tables = [roots(length or form.n, -1 if length else form.sign, form.dtype, x.device)]
-    tables += [] if twist is None else [twist]
-    tables += chirp(form.n, length, form.sign, form.dtype, x.device) if length else ()
+    more = [] if twist is None else [twist]
+    if _is_chirped(form.n):
+        more += chirp(form.n, form.sign, form.dtype, x.device)
+        of_steps = roots(convolved(form.n), -1, form.dtype, x.device)
+    else:
+        of_steps = roots(form.n, form.sign, form.dtype, x.device)
+    tables = (of_steps, *more)
     run(x.data_ptr(), out.data_ptr(), *(table.data_ptr() for table in tables))
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _prepared(device: int, form: Form, lines: Lines) -> KernelLaunch:
     """Return the launch of all lines."""
-    limits, convolves = devices()[device].limits, convolved(form.n)
+    limits, is_chirped = devices()[device].limits, _is_chirped(form.n)
     outer, along = lines.outer, lines.along
     real = "float" if form.dtype is torch.float32 else "double"
     source, target = form.kinds
-    items, length = items_of(limits, 2 * form.dtype.itemsize), convolves or form.n
+    items = items_of(limits, 2 * form.dtype.itemsize)
+    length = convolved(form.n) if is_chirped else form.n
     work_items = min(WORK_ITEMS, limits.max_work_group)
     text = rendered(
         "fft_groups", package="ocl_backend", real=real, items=items, most_rows=MOST_ROWS,
         work_items=work_items, source=source, target=target, twisted=form.twisted,
-        chirped=convolves > 0, rows_fastest=min(map(abs, along)) > 1, outer=len(outer),
+        chirped=is_chirped, rows_fastest=min(map(abs, along)) > 1, outer=len(outer),
     )  # fmt: skip
     rows = int(np.prod([dim[0] for dim in outer])) if outer else 1
     share = min(MOST_ROWS, items // length)
     size, number = form.dtype.itemsize, np.float32 if real == "float" else np.float64
     pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
-    tables = 1 + form.twisted + 2 * (convolves > 0)
+    tables = 1 + form.twisted + 2 * is_chirped
     code = sum(radix << 6 * place for place, radix in enumerate(radices(length)))
     arguments: list[Argument] = [
         *(Pointer(size) for size in (*pairs, *[2 * size] * tables)),

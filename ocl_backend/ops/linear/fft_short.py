@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import merge
 from ocl_backend.ops.linear import fft_groups, fft_rows
 from ocl_backend.ops.linear.fft_tables import Form, Lines
+from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 
 PARTS = {
@@ -28,9 +31,7 @@ def serves(x: Tensor, n: int) -> bool:
 
 def is_short(n: int, x: Tensor) -> bool:
     """Say whether one launch transforms rows of `n` numbers on x's device."""
-    if _on_processor(x):
-        return fft_rows.is_short(n)
-    return fft_groups.is_short(n, x.get_device(), PARTS[x.dtype])
+    return _is_short(n, _limits(x), PARTS[x.dtype])
 
 
 def divisor(n: int, x: Tensor) -> int:
@@ -39,19 +40,35 @@ def divisor(n: int, x: Tensor) -> int:
     On processors it is the largest; on GPUs the factors are near each other, since few rows of a
     work-group that lie side by side are read in small pieces.
     """
-    short = [d for d in range(min(_longest(x), n - 1), 0, -1) if n % d == 0 and is_short(d, x)]
-    if _on_processor(x):
+    return _divisor(n, _limits(x), PARTS[x.dtype])
+
+
+@lru_cache(maxsize=1024)
+def _divisor(n: int, limits: Limits, parts: torch.dtype) -> int:
+    short = [
+        d
+        for d in range(min(_longest(limits, parts), n - 1), 0, -1)
+        if n % d == 0 and _is_short(d, limits, parts)
+    ]
+    if limits.kind == "cpu":
         return short[0]
-    pairs = [d for d in short if is_short(n // d, x)]
+    pairs = [d for d in short if _is_short(n // d, limits, parts)]
     return min(pairs, key=lambda d: max(d, n // d), default=short[0])
 
 
-def _longest(x: Tensor) -> int:
-    """Return a length that no row of one launch exceeds on x's device."""
-    if _on_processor(x):
-        return fft_rows.LONGEST
-    limits = devices()[x.get_device()].limits
-    return fft_groups.items_of(limits, 2 * PARTS[x.dtype].itemsize)
+def _longest(limits: Limits, parts: torch.dtype) -> int:
+    """Return a length that no row of one launch exceeds."""
+    return (
+        fft_rows.LONGEST
+        if limits.kind == "cpu"
+        else fft_groups.items_of(limits, 2 * parts.itemsize)
+    )
+
+
+def _is_short(n: int, limits: Limits, parts: torch.dtype) -> bool:
+    if limits.kind == "cpu":
+        return fft_rows.is_short(n)
+    return fft_groups.is_short(n, limits, parts)
 
 
 def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
@@ -77,10 +94,10 @@ def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = N
     ]
     outer = merge(sorted(dims, key=lambda one: -abs(one[2])))
     numbered = Lines(tuple(map(tuple, outer)), (x.stride(dim), out.stride(dim)))
-    launch = fft_rows.launch if _on_processor(x) else fft_groups.launch
+    launch = fft_rows.launch if _limits(x).kind == "cpu" else fft_groups.launch
     launch(x, out, form, numbered, twist)
     return out
 
 
-def _on_processor(x: Tensor) -> bool:
-    return devices()[x.get_device()].limits.kind == "cpu"
+def _limits(x: Tensor) -> Limits:
+    return devices()[x.get_device()].limits

@@ -65,13 +65,16 @@ def roots(n: int, sign: int, dtype: torch.dtype, device: torch.device) -> Tensor
     return on_device(np.exp(sign * 2j * np.pi * np.arange(n) / n), dtype, device)
 
 
+def convolved(size: int) -> int:
+    """Return the least power of 2 of which `size` numbers are convolved with a chirp."""
+    return 1 << (2 * size - 2).bit_length()
+
+
 @TABLES.of
 @capture.aside()
-def chirp(
-    size: int, length: int, sign: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def chirp(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return exp(sign * i * pi * j * j / n), and the scaled spectrum of its conjugate around 0."""
-    steps = np.arange(size)
+    steps, length = np.arange(size), convolved(size)
     turns = np.exp(sign * 1j * np.pi * (steps * steps % (2 * size)) / size)
     around = np.zeros(length, dtype=np.complex128)
     around[:size] = turns.conj()
