@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import settings
-from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
+from ocl_backend.dispatch.tuned import tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.ops.linear.factors import Matrix, layout
 from oclgen.opencl.device import devices
@@ -116,15 +116,9 @@ def _dtype(a: Tensor) -> str:
 def _run(
     a: Tensor, b: Tensor, out: Tensor, offs: Tensor, problem: GemmProblem, sizes: dict[str, int]
 ) -> None:
-    call = _prepared(a.get_device(), problem, tuple(sizes.items()))
+    call = tuned_call("_grouped_mm", a.get_device(), problem, tuple(sizes.items()))
     ends = offs.contiguous()
     call(a.data_ptr(), b.data_ptr(), out.data_ptr(), ends.data_ptr())
-
-
-@remember()
-def _prepared(device: int, problem: GemmProblem, sizes: tuple[tuple[str, int], ...]) -> TunedCall:
-    """Return the tuned call; strides and the number of rows are arguments of its launch."""
-    return tuned_call("_grouped_mm", device, problem, sizes)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {"_grouped_mm": grouped_mm}
