@@ -19,7 +19,15 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import stored
 from ocl_backend.ops.linear import fft_short
-from ocl_backend.ops.linear.fft_tables import TABLES, Form, Parts, chirp, on_device
+from ocl_backend.ops.linear.fft_tables import (
+    TABLES,
+    WHOLE,
+    Form,
+    Parts,
+    chirp,
+    convolved,
+    on_device,
+)
 from ocl_backend.runtime import capture
 
 DIRECT = 64
@@ -27,8 +35,6 @@ DIRECT = 64
 
 PRIME = 512
 """Up to this length a transform is one product even where its length has no small factor."""
-
-WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
 
 def c2c(x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Tensor:
@@ -56,7 +62,7 @@ def r2c(x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> T
     size = x.shape[last]
     kept = size // 2 + 1 if onesided else size
     scale = _factor([x.shape[dim] for dim in dims], normalization)
-    if fft_short.serves(x, size):
+    if fft_short.serves(x, size, ("real", "complex")):
         out = _short(x, last, ("real", "complex"), -1, kept=kept, scale=scale)
         return _along(out, others, 0, True)
     if _is_product(size):
@@ -71,7 +77,7 @@ def c2r(x: Tensor, dims: Sequence[int], normalization: int, last_dim_size: int) 
     *others, last = dims
     line = _along(x, others, 0, False)
     scale = _factor([*(x.shape[dim] for dim in others), last_dim_size], normalization)
-    if fft_short.serves(x, last_dim_size):
+    if fft_short.serves(x, last_dim_size, ("half", "real"), 1):
         return _short(line, last, ("half", "real"), 1, kept=last_dim_size, scale=scale)
     spectrum = _whole(line.transpose(last, -1), last_dim_size)
     out = transform(spectrum, 1, ("complex", "real"))
@@ -136,7 +142,7 @@ def transform(x: Tensor, sign: int, kinds: tuple[Parts, Parts] = WHOLE) -> Tenso
         kinds: whether x and the result are complex.
     """
     size = x.shape[-1]
-    if fft_short.serves(x, size):
+    if fft_short.serves(x, size, kinds, sign):
         return _short(x, -1, kinds, sign, kept=size)
     if fft_short.serves(x, 1):
         return _of_lines(x.resolve_conj(), sign, kinds)
@@ -160,7 +166,7 @@ def _of_lines(x: Tensor, sign: int, kinds: tuple[Parts, Parts]) -> Tensor:
     roots = _roots(first, second, sign, real, x.device)
     fft_short.lines(split, inner, split.dim() - 2, form, roots.mT)
     kinds = ("complex", kinds[1])
-    if not fft_short.is_short(second, x):
+    if not fft_short.is_short(second, x, kinds, sign):
         return transform(inner, sign, kinds).transpose(-1, -2).reshape(x.shape)
     dtype = real.to_complex() if kinds[1] == "complex" else real
     outer = torch.empty((*x.shape[:-1], second, first), dtype=dtype, device=x.device)
@@ -206,7 +212,7 @@ def _bluestein(x: Tensor, sign: int) -> Tensor:
     """Return the transform as a convolution with a chirp, of a length with small factors."""
     size = x.shape[-1]
     real = x.dtype.to_real() if x.is_complex() else x.dtype
-    turns, filtered = chirp(size, sign, real, x.device)
+    turns, filtered = chirp(size, convolved(size), sign, real, x.device)
     padded = torch.zeros((*x.shape[:-1], len(filtered)), dtype=turns.dtype, device=x.device)
     padded[..., :size] = x * turns
     spectrum = transform(padded, -1) * filtered

@@ -51,7 +51,7 @@ def launch(x: Tensor, out: Tensor, form: Form, lines: Lines, twist: Tensor | Non
     run = _prepared(x.get_device(), form, lines)
     more = [] if twist is None else [twist]
     if _is_chirped(form.n):
-        more += chirp(form.n, form.sign, form.dtype, x.device)
+        more += chirp(form.n, convolved(form.n), form.sign, form.dtype, x.device)
         of_steps = roots(convolved(form.n), -1, form.dtype, x.device)
     else:
         of_steps = roots(form.n, form.sign, form.dtype, x.device)
@@ -77,11 +77,11 @@ def _prepared(device: int, form: Form, lines: Lines) -> KernelLaunch:
     rows = int(np.prod([dim[0] for dim in outer])) if outer else 1
     share = min(MOST_ROWS, items // length)
     size, number = form.dtype.itemsize, np.float32 if real == "float" else np.float64
-    pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
+
     tables = 1 + form.twisted + 2 * is_chirped
     code = sum(radix << 6 * place for place, radix in enumerate(radices(length)))
     arguments: list[Argument] = [
-        *(Pointer(size) for size in (*pairs, *[2 * size] * tables)),
+        *(Pointer(size) for size in (size, size, *[2 * size] * tables)),
         *map(np.int32, (rows, share, form.n, form.kept, length)), np.uint64(code),
         *map(np.int64, along), number(form.sign), number(form.scale),
     ]  # fmt: skip

@@ -1,15 +1,19 @@
-"""Fourier transforms of short rows by one launch: lanes on processors, local memory on GPUs."""
+"""Fourier transforms of short rows by one launch: in lanes of processors, in registers of GPUs.
+
+Where a process transforms many lengths, GPUs do it in local memory: one text serves all.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import merge
-from ocl_backend.ops.linear import fft_groups, fft_rows
-from ocl_backend.ops.linear.fft_tables import Form, Lines
+from ocl_backend.ops.linear import fft_groups, fft_plans, fft_registers, fft_rows
+from ocl_backend.ops.linear.fft_tables import WHOLE, Form, Lines, Parts
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
 
@@ -24,14 +28,14 @@ MOST_ITEMS = 2**31
 """Work-groups of GPUs number rows by an int."""
 
 
-def serves(x: Tensor, n: int) -> bool:
+def serves(x: Tensor, n: int, kinds: tuple[Parts, Parts] = WHOLE, sign: int = -1) -> bool:
     """Say whether one launch transforms rows of `n` numbers of x."""
-    return x.dtype in PARTS and x.numel() < MOST_ITEMS and is_short(n, x)
+    return x.dtype in PARTS and x.numel() < MOST_ITEMS and is_short(n, x, kinds, sign)
 
 
-def is_short(n: int, x: Tensor) -> bool:
+def is_short(n: int, x: Tensor, kinds: tuple[Parts, Parts] = WHOLE, sign: int = -1) -> bool:
     """Say whether one launch transforms rows of `n` numbers on x's device."""
-    return _is_short(n, _limits(x), PARTS[x.dtype])
+    return _is_short(n, _limits(x), PARTS[x.dtype], kinds, sign)
 
 
 def divisor(n: int, x: Tensor) -> int:
@@ -58,17 +62,19 @@ def _divisor(n: int, limits: Limits, parts: torch.dtype) -> int:
 
 def _longest(limits: Limits, parts: torch.dtype) -> int:
     """Return a length that no row of one launch exceeds."""
-    return (
-        fft_rows.LONGEST
-        if limits.kind == "cpu"
-        else fft_groups.items_of(limits, 2 * parts.itemsize)
-    )
+    return fft_rows.LONGEST if limits.kind == "cpu" else fft_plans.LOCAL_BYTES // parts.itemsize
 
 
-def _is_short(n: int, limits: Limits, parts: torch.dtype) -> bool:
+def _is_short(
+    n: int,
+    limits: Limits,
+    parts: torch.dtype,
+    kinds: tuple[Parts, Parts] = WHOLE,
+    sign: int = -1,
+) -> bool:
     if limits.kind == "cpu":
         return fft_rows.is_short(n)
-    return fft_groups.is_short(n, limits, parts)
+    return fft_registers.core_of(n, kinds, sign, limits, parts.itemsize) is not None
 
 
 def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = None) -> Tensor:
@@ -94,9 +100,15 @@ def lines(x: Tensor, out: Tensor, dim: int, form: Form, twist: Tensor | None = N
     ]
     outer = merge(sorted(dims, key=lambda one: -abs(one[2])))
     numbered = Lines(tuple(map(tuple, outer)), (x.stride(dim), out.stride(dim)))
-    launch = fft_rows.launch if _limits(x).kind == "cpu" else fft_groups.launch
-    launch(x, out, form, numbered, twist)
+    _kernel(form, _limits(x)).launch(x, out, form, numbered, twist)
     return out
+
+
+def _kernel(form: Form, limits: Limits) -> ModuleType:
+    if limits.kind == "cpu":
+        return fft_rows
+    is_any = fft_groups.is_short(form.n, limits, form.dtype)
+    return fft_groups if is_any and not fft_registers.has_text(form.n) else fft_registers
 
 
 def _limits(x: Tensor) -> Limits:

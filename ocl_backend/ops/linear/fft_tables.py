@@ -16,6 +16,7 @@ TABLES = KeptTables(1 << 28)
 """Matrices, factors and chirps of the last lengths; those of a prime above a million have 40 MB."""
 
 Parts = Literal["complex", "real", "half"]
+WHOLE: tuple[Parts, Parts] = "complex", "complex"
 
 
 class Form(NamedTuple):
@@ -72,9 +73,19 @@ def convolved(size: int) -> int:
 
 @TABLES.of
 @capture.aside()
-def chirp(size: int, sign: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return exp(sign * i * pi * j * j / n), and the scaled spectrum of its conjugate around 0."""
-    steps, length = np.arange(size), convolved(size)
+def chirp(
+    size: int, length: int, sign: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return exp(sign * i * pi * j * j / n), and the scaled spectrum of its conjugate around 0.
+
+    Args:
+        size: n.
+        length: of the convolution.
+        sign: of the exponent.
+        dtype: of a part.
+        device: where they lie.
+    """
+    steps = np.arange(size)
     turns = np.exp(sign * 1j * np.pi * (steps * steps % (2 * size)) / size)
     around = np.zeros(length, dtype=np.complex128)
     around[:size] = turns.conj()
