@@ -20,7 +20,7 @@ PRIMES = 31
 MOST_KEPT = 40
 """Numbers that a work-item keeps in registers."""
 LOCAL_BYTES = 40 * KIB
-"""Local memory of a work-group, at most: several groups share a compute unit."""
+"""Local memory of a work-group of several lines: some groups share a compute unit."""
 WORK_ITEMS = 256
 """Work-items of a group of short lines."""
 SIDE_BY_SIDE = 8
@@ -113,7 +113,7 @@ def whole(n: int, limits: Limits, part_bytes: int) -> Split | None:
 
 def _fitting(found: tuple[int, ...], limits: Limits, part_bytes: int) -> Split | None:
     one = split(found, limits.max_work_group)
-    fits = one.pitch * part_bytes <= min(LOCAL_BYTES, limits.most_local_bytes)
+    fits = one.pitch * part_bytes <= limits.most_local_bytes
     return one if fits and one.kept <= MOST_KEPT else None
 
 

@@ -92,7 +92,7 @@ pair given(const __global ${type_of[source]} *x, const int k, const long step, c
         long ${name} = 0${", twist_at = 0" if twisted and name == "y_at" else ""};
 % for d in range(outer, 0, -1):
         {
-            const int i = rest_${name} % size_${d};
+            const int i = rest_${name}${f' % size_{d}' if d > 1 else ''};
             rest_${name} /= size_${d};
             ${name} += i * ${name[0]}_stride_${d};
 % if twisted and name == "y_at":

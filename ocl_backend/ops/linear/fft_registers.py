@@ -17,7 +17,13 @@ from torch import Tensor
 from ocl_backend.ops.linear import fft_butterflies, fft_plans
 from ocl_backend.ops.linear.fft_plans import LOCAL_BYTES, Split
 from ocl_backend.ops.linear.fft_tables import (
-    TABLES, Form, Lines, Parts, chirp, on_device, roots,
+    TABLES,
+    Form,
+    Lines,
+    Parts,
+    chirp,
+    on_device,
+    roots,
 )  # fmt: skip
 from ocl_backend.runtime import capture
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
@@ -32,7 +38,7 @@ STAGED = 8
 
 HALVED = (("real", "complex"), -1), (("half", "real"), 1)
 """Kinds and sign of what is transformed as half as many complex numbers, where n is even."""
-MOST_LENGTHS = 48
+MOST_LENGTHS = 128
 """Lengths that have texts of their own in a process; each takes a compiler 0.2 s and more."""
 _lengths: set[int] = set()
 
@@ -69,7 +75,8 @@ def core_of(
         return None
     if n % 2 == 0 and (kinds, sign) in HALVED:
         core = _core(n // 2, True, limits, part_bytes)
-        if core and (kinds[1] == "real" or _has_room(core.one, 2, part_bytes, limits)):
+        both = core.one.pitch * 2 * part_bytes if core else 0
+        if core and (kinds[1] == "real" or both <= limits.most_local_bytes):
             return core
     return _core(n, False, limits, part_bytes)
 
@@ -85,11 +92,6 @@ def _core(numbers: int, is_halved: bool, limits: Limits, part_bytes: int) -> Cor
     return Core(numbers, is_halved, one, fft_plans.split(radices, limits.max_work_group))
 
 
-def _has_room(one: Split, parts: int, part_bytes: int, limits: Limits, lines: int = 1) -> bool:
-    room = min(LOCAL_BYTES, limits.most_local_bytes)
-    return lines * one.pitch * parts * part_bytes <= room
-
-
 @lru_cache(maxsize=1024)
 def layout_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) -> Layout:
     """Return how work-groups transform lines whose numbers are `along` apart."""
@@ -100,7 +102,8 @@ def layout_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) ->
     is_split = core.is_halved and form.kinds[0] == "real"
     writes_staged = is_split or (is_thin and not writes_across and one.length > 1)
     across = reads_across or writes_across
-    both = _has_room(one, 2, size, limits, fft_plans.SIDE_BY_SIDE if across else 1)
+    wanted = one.pitch * 2 * size * (fft_plans.SIDE_BY_SIDE if across else 1)
+    both = wanted <= min(LOCAL_BYTES, limits.most_local_bytes)
     parts = 2 if both or reads_staged or writes_staged else 1
     lines = fft_plans.lines_of_group(one, parts * size, limits, across)
     return Layout(lines, parts, reads_across, writes_across, reads_staged, writes_staged)
@@ -146,9 +149,11 @@ def _prepared(device: int, form: Form, lines: Lines) -> tuple[KernelLaunch, Core
     pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
     tables = 1 + core.is_halved + form.twisted + 3 * (core.back is not None)
     number = np.float32 if is_single else np.float64
+    is_joined = core.is_halved and form.kinds[1] == "real"
+    wanted = core.numbers if is_joined else form.kept
     arguments: list[Argument] = [
         *(Pointer(item_bytes) for item_bytes in (*pairs, *[2 * size] * tables)),
-        *map(np.int32, (rows, form.kept, form.sign > 0)), *map(np.int64, lines.along),
+        *map(np.int32, (rows, wanted, form.sign > 0)), *map(np.int64, lines.along),
         number(form.scale),
     ]  # fmt: skip
     for count, *strides in lines.outer:

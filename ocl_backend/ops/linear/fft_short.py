@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import merge
-from ocl_backend.ops.linear import fft_groups, fft_plans, fft_registers, fft_rows
+from ocl_backend.ops.linear import fft_groups, fft_registers, fft_rows
 from ocl_backend.ops.linear.fft_tables import WHOLE, Form, Lines, Parts
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -62,7 +62,7 @@ def _divisor(n: int, limits: Limits, parts: torch.dtype) -> int:
 
 def _longest(limits: Limits, parts: torch.dtype) -> int:
     """Return a length that no row of one launch exceeds."""
-    return fft_rows.LONGEST if limits.kind == "cpu" else fft_plans.LOCAL_BYTES // parts.itemsize
+    return fft_rows.LONGEST if limits.kind == "cpu" else limits.most_local_bytes // parts.itemsize
 
 
 def _is_short(
