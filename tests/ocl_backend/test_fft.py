@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
-from ocl_backend.ops.linear import fft_groups, fft_tables
+from ocl_backend.ops.linear import fft_groups, fft_plans, fft_registers, fft_tables
+from ocl_backend.ops.linear.fft_butterflies import butterfly
 from ocl_backend.runtime.tables import KeptTables
 from tests.ocl_backend.cpu_twin import place
 
@@ -69,13 +70,63 @@ def test_short_rows_of_processors_are_one_launch(device: Any, length: int) -> No
         close(ours, call(x.transpose(0, 2)))
 
 
+class Pair(complex):
+    """OpenCL C's vector of two, as far as butterflies need it."""
+
+    @property
+    def x(self) -> float:
+        return self.real
+
+    @property
+    def y(self) -> float:
+        return self.imag
+
+
+@pytest.mark.parametrize("size", [*range(1, 17), 17, 19, 23, 29, 31])
+def test_texts_of_butterflies_are_transforms(size: int) -> None:
+    numbers = torch.randn(size, dtype=torch.complex128)
+    names: dict[str, Any] = {f"v{i}": Pair(one) for i, one in enumerate(numbers.tolist())}
+    statements, results = butterfly(list(names), "")
+    names["pair"] = lambda x, y: Pair(complex(x, y))
+    for statement in statements:
+        name, text = statement.removeprefix("const pair ").removesuffix(";").split(" = ")
+        names[name] = Pair(eval(text.replace("(pair)(", "pair("), names))
+    ours = torch.tensor([complex(names[one]) for one in results], dtype=torch.complex128)
+    torch.testing.assert_close(ours, torch.fft.fft(numbers))
+
+
+@pytest.mark.parametrize(
+    ("n", "radices"),
+    [(1, ()), (13, (13,)), (32, (8, 4)), (62, (31, 2)), (1000, (10, 10, 10)), (1024, (16, 8, 8)),
+     (74, None), (4096, (16, 16, 16))],
+)  # fmt: skip
+def test_lengths_have_the_fewest_and_smallest_radices(
+    n: int, radices: tuple[int, ...] | None
+) -> None:
+    assert fft_plans.radices(n) == radices
+    if radices:
+        split = fft_plans.split(radices, 64)
+        assert split.length == n
+        assert split.work_items <= 64
+        assert [one.done * one.radix * one.apart for one in split.passes] == [
+            n * one.done for one in split.passes
+        ]
+
+
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("length", [1, 13, 17, 80, 127, 491, 720, 982, 1024, 1031, 3072])
-def test_rows_in_local_memory(as_gpu: Any, length: int) -> None:
-    """Powers of 2 and other factors; chirps; two launches, and a chirp of them."""
+@pytest.mark.parametrize("kernel", ["fft_registers", "fft_groups"])
+@pytest.mark.parametrize("length", [1, 13, 31, 80, 127, 491, 720, 982, 1024, 1031, 3072])
+def test_rows_on_gpus(
+    as_gpu: Any, length: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Powers of 2 and other factors; chirps; lines that begin behind the start of their memory."""
+    if kernel == "fft_groups":
+        monkeypatch.setattr(fft_registers, "MOST_LENGTHS", 0)
+        monkeypatch.setattr(fft_registers, "_lengths", set())
     torch.manual_seed(length)
-    numbers, real = torch.randn(70, length, dtype=torch.complex64), torch.randn(70, length)
-    there, lines = numbers.to(place(as_gpu)), real.to(place(as_gpu))
+    numbers, real = torch.randn(70, length + 2, dtype=torch.complex64), torch.randn(70, length + 3)
+    there, lines = numbers.to(place(as_gpu))[1:, 1:-1], real.to(place(as_gpu))[1:, 2:-1]
+    numbers, real = numbers[1:, 1:-1], real[1:, 2:-1]
     close(torch.fft.fft(there), torch.fft.fft(numbers))
     close(torch.fft.ifft(there[:3].conj()), torch.fft.ifft(numbers[:3].conj()))
     close(torch.fft.rfft(lines, norm="ortho"), torch.fft.rfft(real, norm="ortho"))
@@ -85,26 +136,37 @@ def test_rows_in_local_memory(as_gpu: Any, length: int) -> None:
     close(torch.fft.rfftn(lines, dim=(1, 0)), torch.fft.rfftn(real, dim=(1, 0)))
 
 
-@pytest.mark.parametrize(("length", "launches"), [(80, 1), (491, 1), (900, 1), (4096, 2)])
-def test_launches_of_rows_in_local_memory(as_gpu: Any, length: int, launches: int) -> None:
+@pytest.mark.parametrize(("length", "launches"), [(80, 1), (491, 1), (1024, 1), (4096, 2)])
+def test_launches_of_rows_on_gpus(as_gpu: Any, length: int, launches: int) -> None:
     x = torch.randn(5, length, dtype=torch.complex64, device=place(as_gpu))
     torch.fft.fft(x)  # copies its tables
     with torch.ocl.profile(file=None) as seen:
         torch.fft.fft(x)
-    assert [one.name for one in seen.commands] == ["fft_groups"] * launches
+    assert [one.name for one in seen.commands] == ["fft_registers"] * launches
 
 
-def test_little_local_memory_leaves_products(as_gpu: Any, monkeypatch: Any) -> None:
+def test_many_lengths_share_a_text(as_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fft_registers, "MOST_LENGTHS", 1)
+    monkeypatch.setattr(fft_registers, "_lengths", set())
+    for length, kernel in ((40, "fft_registers"), (48, "fft_groups"), (40, "fft_registers")):
+        x = torch.randn(3, length, dtype=torch.complex64)
+        there = x.to(place(as_gpu))
+        with torch.ocl.profile(file=None) as seen:
+            ours = torch.fft.fft(there)
+        assert kernel in [one.name for one in seen.commands]
+        close(ours, torch.fft.fft(x))
+
+
+def test_little_local_memory_splits_lines(as_gpu: Any, monkeypatch: Any) -> None:
     limits = replace(as_gpu.limits, local_bytes=4096)
     assert fft_groups.items_of(limits, 8) == 0
     assert [fft_groups.items_of(replace(limits, local_bytes=n << 10), 8) for n in (12, 32, 64)] == [
         512, 1024, 2048,
     ]  # fmt: skip
+    assert fft_plans.whole(1024, limits, 4) is None
     monkeypatch.setattr(as_gpu, "limits", limits)
-    fft_groups.is_short.cache_clear()
-    x = torch.randn(5, 200, dtype=torch.complex64)
+    x = torch.randn(5, 1024, dtype=torch.complex64)
     close(torch.fft.fft(x.to(place(as_gpu))), torch.fft.fft(x))
-    fft_groups.is_short.cache_clear()
 
 
 def test_double_precision_and_lazy_conjugates(device: Any) -> None:
