@@ -169,11 +169,20 @@ def test_little_local_memory_splits_lines(as_gpu: Any, monkeypatch: Any) -> None
     close(torch.fft.fft(x.to(place(as_gpu))), torch.fft.fft(x))
 
 
-def test_double_precision_and_lazy_conjugates(device: Any) -> None:
-    place = torch.device("ocl", device.index)
-    x = torch.randn(9, 60, dtype=torch.complex128)
-    ours = torch.fft.ifft(x.to(place).conj(), dim=0)
+def same_in_double_precision(x: Any, there: Any) -> None:
+    ours = torch.fft.ifft(there.conj(), dim=0)
     torch.testing.assert_close(ours.cpu(), torch.fft.ifft(x.conj(), dim=0), rtol=0, atol=1e-14)
+
+
+def test_double_precision_and_lazy_conjugates(device: Any) -> None:
+    x = torch.randn(9, 60, dtype=torch.complex128)
+    same_in_double_precision(x, x.to(place(device)))
+
+
+@pytest.mark.parametrize("length", [44, 74])
+def test_double_precision_on_gpus(as_gpu: Any, length: int) -> None:
+    x = torch.randn(length, 5, dtype=torch.complex128)
+    same_in_double_precision(x, x.to(place(as_gpu)))
 
 
 def test_what_is_transformed_along_no_dimension_is_a_copy(device: Any) -> None:

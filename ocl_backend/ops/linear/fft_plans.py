@@ -104,22 +104,26 @@ def split(radices: tuple[int, ...], most_work_items: int) -> Split:
     return Split(length, work_items, kept, tuple(passes))
 
 
+def longest(limits: Limits) -> int:
+    """Return a length that no line of one launch exceeds: `MOST_RADIX` numbers of each work-item.
+
+    One group for a longer line would leave compute units idle (8 lines of 32,768 on an H200: 0.053
+    ms, cuFFT 0.016).
+    """
+    return MOST_RADIX * limits.max_work_group
+
+
 @lru_cache(maxsize=1024)
 def whole(n: int, limits: Limits, part_bytes: int) -> Split | None:
-    """Return the split of `n` numbers on a device, None where one launch cannot have it.
-
-    Longer lines than `MOST_RADIX` numbers of each work-item are two launches: one group for each
-    would leave compute units idle (8 lines of 32,768 on an H200: 0.053 ms, cuFFT 0.016).
-    """
-    found = radices(n) if n <= limits.most_local_bytes else None
+    """Return the split of `n` numbers on a device, None where one launch cannot have it."""
+    found = radices(n) if n <= longest(limits) else None
     return None if found is None else _fitting(found or (1,), limits, part_bytes)
 
 
 def _fitting(found: tuple[int, ...], limits: Limits, part_bytes: int) -> Split | None:
     one = split(found, limits.max_work_group)
-    is_wide = one.length > MOST_RADIX * limits.max_work_group or one.kept > MOST_KEPT
     fits = one.pitch * part_bytes <= limits.most_local_bytes
-    return one if fits and not is_wide else None
+    return one if fits and one.kept <= MOST_KEPT else None
 
 
 @lru_cache(maxsize=1024)
@@ -129,7 +133,7 @@ def convolution(n: int, limits: Limits, part_bytes: int) -> Split | None:
     Its length is at least 2n - 1 (Bluestein 1970): of those with short factors the least work.
     """
     least = 2 * n - 1
-    lengths = [m for m in range(least, 2 * least) if _is_smooth(m)]
+    lengths = [m for m in range(least, min(2 * least, longest(limits) + 1)) if _is_smooth(m)]
     fitting = (whole(m, limits, part_bytes) for m in lengths[:64])
     return min((one for one in fitting if one), key=lambda one: one.work, default=None)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.kernels.dimensions import merge
-from ocl_backend.ops.linear import fft_groups, fft_registers, fft_rows
+from ocl_backend.ops.linear import fft_groups, fft_plans, fft_registers, fft_rows
 from ocl_backend.ops.linear.fft_tables import WHOLE, Form, Lines, Parts
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -51,7 +51,7 @@ def divisor(n: int, x: Tensor) -> int:
 def _divisor(n: int, limits: Limits, parts: torch.dtype) -> int:
     short = [
         d
-        for d in range(min(_longest(limits, parts), n - 1), 0, -1)
+        for d in range(min(_longest(limits), n - 1), 0, -1)
         if n % d == 0 and _is_short(d, limits, parts)
     ]
     if limits.kind == "cpu":
@@ -60,9 +60,9 @@ def _divisor(n: int, limits: Limits, parts: torch.dtype) -> int:
     return min(pairs, key=lambda d: max(d, n // d), default=short[0])
 
 
-def _longest(limits: Limits, parts: torch.dtype) -> int:
+def _longest(limits: Limits) -> int:
     """Return a length that no row of one launch exceeds."""
-    return fft_rows.LONGEST if limits.kind == "cpu" else limits.most_local_bytes // parts.itemsize
+    return fft_rows.LONGEST if limits.kind == "cpu" else fft_plans.longest(limits)
 
 
 def _is_short(
