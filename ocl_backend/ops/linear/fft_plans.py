@@ -23,8 +23,9 @@ LOCAL_BYTES = 40 * KIB
 """Local memory of a work-group of several lines: some groups share a compute unit."""
 WORK_ITEMS = 256
 """Work-items of a group of short lines."""
-SIDE_BY_SIDE = 8
-"""Lines of a group, at least where they fit, which lie side by side: 64 bytes are read at once."""
+SIDE_BY_SIDE, FEWEST_BESIDE = 16, 4
+"""Lines of a group which lie side by side, where they fit, so that 128 bytes are read at once. For
+fewer than four, 32 bytes, local memory has one part of the numbers at a time."""
 PAD_SHIFT = 4
 """Every 16 numbers in local memory have one behind them that is free: strides of 2, 4, 8 and 16
 else meet in the same bank."""

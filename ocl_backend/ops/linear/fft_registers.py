@@ -102,7 +102,7 @@ def layout_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) ->
     is_split = core.is_halved and form.kinds[0] == "real"
     writes_staged = is_split or (is_thin and not writes_across and one.length > 1)
     across = reads_across or writes_across
-    wanted = one.pitch * 2 * size * (fft_plans.SIDE_BY_SIDE if across else 1)
+    wanted = one.pitch * 2 * size * (fft_plans.FEWEST_BESIDE if across else 1)
     both = wanted <= min(LOCAL_BYTES, limits.most_local_bytes)
     parts = 2 if both or reads_staged or writes_staged else 1
     lines = fft_plans.lines_of_group(one, parts * size, limits, across)
