@@ -50,7 +50,8 @@ class Operand:
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
     `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items` or `anywhere`,
-    `LOADS_name` and `STORES_name`; `position` gives the index alone, as the variable `name`.
+    `LOADS_name` and `STORES_name`, which test where their pointer lies unless the caller promises
+    that all are `aligned`; `position` gives the index alone, as the variable `name`.
     `value` is the C type in registers ("": the kernel's), `result` what is stored ("": `name`).
     Each item of an `input` or `output` that `is_pair` is two neighbours of `dtype`, as a complex
     number is: in registers `name_real` and `name_imaginary`.
@@ -63,6 +64,7 @@ class Operand:
     result: str = ""
     items: int = 1
     anywhere: bool = False
+    aligned: bool = False
     is_pair: bool = False
 
     @property
