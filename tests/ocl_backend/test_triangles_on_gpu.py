@@ -48,7 +48,7 @@ def test_dense_triangles_are_walked_by_neighbours(gpu: Any) -> None:
     for made in (x, x.mT):
         with ocl.profile(file=None) as seen:
             made.tril()
-        assert [command.name for command in seen.commands][0].endswith("neighbours_kernel")
+        assert [command.name[4:] for command in seen.commands] == ["_neighbours_kernel"]
     with ocl.profile(file=None) as seen:
         x[:, :, 1:].triu()
     assert [command.name for command in seen.commands] == ["triu_kernel"]
