@@ -22,13 +22,10 @@ from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_a
 from ocl_backend.kernels.scatter import NARROW, adds_floats, atomic_update
 from ocl_backend.ops.image.grid_sample_text import (
     BACKWARD,
-    BICUBIC,
-    BILINEAR,
-    FORWARD,
     HELPERS,
-    NEAREST,
     OWNED,
     UPDATE,
+    forward,
 )  # fmt: skip
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
@@ -74,9 +71,7 @@ class Form(NamedTuple):
     @property
     def helpers(self) -> str:
         """Functions; the compiler unrolls the loops over items, whose numbers are known."""
-        few = {BILINEAR: 2, NEAREST: 1, BICUBIC: 4}[self.mode]
         known = f"#define mode {self.mode}\n#define volume {int(self.volume)}\n"
-        known += f"#define FEW {few}\n#define TAPS {few ** (3 if self.volume else 2)}\n"
         return re.sub(r"\bT\b", self.value, HELPERS) + known
 
     @property
@@ -93,9 +88,14 @@ class Form(NamedTuple):
 @cache
 def _kernel(form: Form, at_once: int) -> Kernel:
     parameters = (Operand("first", role="position"), *form.operands, Scalar("share", "long"))
-    body = FORWARD.replace("AT_ONCE", str(at_once))
     return Kernel(
-        "grid_sample", form.value, parameters, body, form.helpers, scalar_only=True, work=64
+        "grid_sample",
+        form.value,
+        parameters,
+        forward(form.mode, form.volume, at_once),
+        form.helpers,
+        scalar_only=True,
+        work=64,
     )
 
 

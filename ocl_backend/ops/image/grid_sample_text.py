@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 BILINEAR, NEAREST, BICUBIC = range(3)
 
 HELPERS = """\
@@ -105,40 +107,45 @@ for (int i = 0; i < count_z; ++i) {
 }
 """
 
-FORWARD = (
-    LOCATE
-    + """\
-long tap[TAPS];
-T weight[TAPS];
-#pragma unroll
-for (int t = 0; t < TAPS; ++t) {
-    const int i = t / (FEW * FEW), j = t / FEW % FEW, k = t % FEW;
-    const bool is_outside = item_z[i] < 0 || item_y[j] < 0 || item_x[k] < 0;
-    const long at = item_z[i] * x_step_z + item_y[j] * x_step_y + item_x[k] * x_step_x;
-    tap[t] = is_outside ? -1 : at;
-    weight[t] = weight_z[i] * weight_y[j] * weight_x[k];
-}
-const long last = min((long)first + share, channels);
-for (long c = 0; first + c < last; c += AT_ONCE) {
-    T sum[AT_ONCE];
-#pragma unroll
-    for (int n = 0; n < AT_ONCE; ++n) {
-        sum[n] = 0;
-        const long from = x_at + (c + n) * x_step_c;
-#pragma unroll
-        for (int t = 0; t < TAPS; ++t) {
-            if (tap[t] >= 0 && first + c + n < last)
-                sum[n] += weight[t] * LOAD_x(from + tap[t]);
-        }
-    }
-#pragma unroll
-    for (int n = 0; n < AT_ONCE; ++n) {
-        if (first + c + n < last)
-            STORE_y(y_at + (c + n) * y_step_c, sum[n]);
-    }
+TAP = """\
+const bool is_in{t} = item_z[{i}] >= 0 && item_y[{j}] >= 0 && item_x[{k}] >= 0;
+const long tap{t} = item_z[{i}] * x_step_z + item_y[{j}] * x_step_y + item_x[{k}] * x_step_x;
+const T weight{t} = weight_z[{i}] * weight_y[{j}] * weight_x[{k}];
+"""
+CHANNELS = """\
+const long mine = min(share, channels - first);
+for (long c = 0; c < mine; c += AT_ONCE) {
+SUMS
 }
 """
-)
+SUM = """\
+    if (is_in{t}{if_mine})
+        sum{n} += weight{t} * LOAD_x(x_at + (c + {n}) * x_step_c + tap{t});
+"""
+STORE = "    if (true{if_mine})\n        STORE_y(y_at + (c + {n}) * y_step_c, sum{n});\n"
+FEW = {BILINEAR: 2, NEAREST: 1, BICUBIC: 4}
+"""Taps along a dimension, by mode."""
+
+
+def forward(mode: int, volume: bool, at_once: int) -> str:
+    """Return the body that samples channels.
+
+    Args:
+        mode: how.
+        volume: whether there are three dimensions.
+        at_once: channels whose items are loaded before a result is stored.
+    """
+    few = FEW[mode]
+    taps = list(product(range(few if volume else 1), range(few), range(few)))
+    located = "".join(TAP.format(t=t, i=i, j=j, k=k) for t, (i, j, k) in enumerate(taps))
+    mine = [f" && c + {n} < mine" if n else "" for n in range(at_once)]
+    sums = "".join(f"    T sum{n} = 0;\n" for n in range(at_once))
+    for n, t in product(range(at_once), range(len(taps))):
+        sums += SUM.format(n=n, t=t, if_mine=mine[n])
+    sums += "".join(STORE.format(n=n, if_mine=each) for n, each in enumerate(mine))
+    return LOCATE + located + CHANNELS.replace("AT_ONCE", str(at_once)).replace("SUMS\n", sums)
+
+
 BACKWARD = (
     LOCATE
     + "T grad_x = 0, grad_y = 0, grad_z = 0;\n"
