@@ -16,7 +16,7 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
-from ocl_backend.kernels.added_rows import add_rows, are_faster
+from ocl_backend.kernels.added_rows import add_rows
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 from ocl_backend.kernels.gathered_columns import read_columns
@@ -158,8 +158,6 @@ def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> boo
     places = locate(target)
     places.check()
     _check_apart(places.operator, target)
-    if not is_wanted(target, "add") and are_faster(target, places, value):
-        return False
     return add_by_tables(target, places, value)
 
 
