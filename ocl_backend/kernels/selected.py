@@ -101,6 +101,28 @@ def items(x: Tensor, mask: Tensor) -> Tensor:
     return out
 
 
+def scatter(x: Tensor, mask: Tensor, source: Tensor) -> bool:
+    """Write the first items of `source` to x where `mask`, of its shape, is not zero.
+
+    Args:
+        x: written.
+        mask: of x's shape.
+        source: of x's dtype, not empty.
+
+    Returns:
+        False where nothing was done: the device is no GPU, or has no groups.
+    """
+    if not (_have_groups(mask) and are_selected(x)):
+        return False
+    memory = x.untyped_storage().data_ptr()
+    mask, source = (  # what is read must not be what another group has written
+        given.clone() if given.untyped_storage().data_ptr() == memory else given
+        for given in (mask, source)
+    )
+    selected_groups.scatter(x, mask, source.reshape(-1).contiguous())
+    return True
+
+
 def _counted(flat: Tensor) -> tuple[Tensor, int]:
     """Return how many items are not zero up to the end of each stretch, and in all."""
     totals = torch.empty(ceil_div(flat.numel(), CHUNK), dtype=torch.int64, device=flat.device)

@@ -2,6 +2,7 @@
 
 Each work-group counts what is selected in its share of the items. The host reads the counts, which
 say how large the result is, and each group then adds up those before its own and writes its part.
+Where items are put to such positions, nothing waits for the host.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels.dimensions import merge
 from ocl_backend.kernels.gathered_rows import BITS
@@ -52,6 +54,7 @@ class Form(NamedTuple):
     walks: tuple[tuple[str, int], ...]
     positions: int
     number: Literal["uint", "ulong"]
+    scatters: bool = False
 
 
 def serve(limits: Limits) -> bool:
@@ -72,14 +75,11 @@ def select(
         shape: by which positions are taken apart, as many items as the mask; none: no positions.
         most: if more are selected, nothing is written; None: all are.
     """
-    count, device = mask.numel(), mask.get_device()
-    blocks = ceil_div(ceil_div(count, BLOCK), MOST_PARTS)
-    part = max(1, blocks) * BLOCK
+    count, device, part = mask.numel(), mask.get_device(), _part(mask.numel())
     walks = {"mask": _walk(mask)} | ({} if x is None else {"x": _walk(x)})
     bits = None if x is None else BITS[x.itemsize]
-    wide = count >= 2**31
     ranks = tuple((name, len(walk)) for name, walk in walks.items())
-    form = Form(rule, mask.dtype, bits, ranks, len(shape), "ulong" if wide else "uint")
+    form = Form(rule, mask.dtype, bits, ranks, len(shape), _number(count))
     lies = tuple(walks.values())
     totals = torch.empty(ceil_div(count, part), dtype=torch.int32, device=mask.device)
     many = 0
@@ -100,6 +100,38 @@ def select(
     return Selected(kept, places)
 
 
+def scatter(x: Tensor, mask: Tensor, source: Tensor) -> None:
+    """Write the first items of `source` to x where `mask` is not zero, in row-major order.
+
+    Args:
+        x: written; its items have one of `BITS`.
+        mask: of x's shape; of real numbers.
+        source: dense, not empty, of x's dtype; too few items are a fault of the device.
+    """
+    count, device, part = mask.numel(), mask.get_device(), _part(mask.numel())
+    if not count:
+        return
+    lies, bits = (_walk(mask), _walk(x)), BITS[x.itemsize]
+    ranks = tuple(zip(("mask", "x"), map(len, lies), strict=True))
+    form = Form("nonzero", mask.dtype, bits, ranks, 0, _number(count), scatters=True)
+    totals = torch.empty(ceil_div(count, part), dtype=torch.int32, device=mask.device)
+    given = mask.data_ptr(), totals.data_ptr()
+    _prepared(device, form, lies[:1], (), count, part, False)(*given)
+    ends = faults.record(device).data_ptr(), source.numel(), faults.NUMBERS["masked_scatter"]
+    run = _prepared(device, form, lies, (), count, part, True)
+    run(*given, x.data_ptr(), source.data_ptr(), *ends)
+    faults.check(device)
+
+
+def _part(count: int) -> int:
+    """Return the items of a group, whole blocks."""
+    return max(1, ceil_div(ceil_div(count, BLOCK), MOST_PARTS)) * BLOCK
+
+
+def _number(count: int) -> Literal["uint", "ulong"]:
+    return "ulong" if count >= 2**31 else "uint"
+
+
 def _walk(x: Tensor) -> tuple[tuple[int, ...], ...]:
     """Return sizes and strides of the fewest dimensions that walk x in row-major order."""
     dims = [dim for dim in zip(x.shape, x.stride(), strict=True) if dim[0] != 1]
@@ -117,12 +149,15 @@ def _prepared(
     text = rendered(
         "selected_groups", package="ocl_backend", mask=mask, rule=form.rule,
         walks=form.walks, values=values, positions=form.positions if selects else 0,
-        index=form.number, selects=selects, group=GROUP, share=SHARE,
+        index=form.number, selects=selects, group=GROUP, share=SHARE, scatters=form.scatters,
+        helpers=faults.NOTE if selects and form.scatters else "",
     )  # fmt: skip
     number = np.uint64 if form.number == "ulong" else np.uint32
     arguments: list[Argument] = [Pointer(mask.item_bytes), Pointer(4)]
     if values:
         arguments += [Pointer(values.item_bytes)] * 2
+        if form.scatters:
+            arguments += [Pointer(8), Varying("long"), Varying("long")]
     if selects and shape:
         arguments += [Pointer(8), Varying("long")]
     for walk in walks:

@@ -163,4 +163,5 @@ def test_few_slices_are_added_in_one_launch(
     with torch.ocl.profile(file=None) as seen:
         given[0].index_add(0, *given[1:])
     names = [command.name for command in seen.commands]
-    assert names == ["copy within device", "table_sums", "add_slices_kernel"]
+    assert "copy" in names[0]
+    assert names[1:] == ["table_sums", "add_slices_kernel"]
