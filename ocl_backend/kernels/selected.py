@@ -73,7 +73,9 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
         [len(shape), count] int64; waits for the count.
     """
     if _have_groups(mask):
-        return selected_groups.select(mask, "nonzero", shape=shape).positions
+        found = selected_groups.select(mask, "nonzero", shape=tuple(shape)).positions
+        assert found is not None  # no items are copied
+        return found
     flat = mask.reshape(-1).contiguous()
     before, many = _counted(flat)
     out = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)

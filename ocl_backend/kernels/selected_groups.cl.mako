@@ -86,9 +86,15 @@ void ${"select_items" if selects else "count_selected"}(
     for (int g = id; g < number; g += ${group})
         mine += totals[g];
 % else:
-    for (long k = begin + id; k < end; k += ${group}) {
-        const ${index} at = (${index})k;
-        mine += ${selected};
+    for (long first = begin + id; first < end; first += ${block}) {
+        /* all loads of a block wait for memory together */
+#pragma unroll
+        for (int i = 0; i < ${share}; ++i) {
+            const long k = first + i * ${group};
+            const ${index} at = (${index})k;
+            if (k < end)
+                mine += ${selected};
+        }
     }
 % endif
     sums[id] = mine;
@@ -108,6 +114,7 @@ void ${"select_items" if selects else "count_selected"}(
     long to = sums[0];
     for (long first = begin; first < end; first += ${block}) {
         uint bits = 0;
+#pragma unroll
         for (int i = 0; i < ${share}; ++i) {
             const long k = first + id * ${share} + i;
             const ${index} at = (${index})k;

@@ -221,6 +221,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask` holds, both broadcast, in row-major order."""
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_select by {mask.dtype}; give a mask of bools")
+    if x.shape == mask.shape and are_selected(x):
+        return items(x, mask)
     shape = broadcast_shapes(x.shape, mask.shape)
     if are_selected(x):
         return items(x.expand(shape), mask.expand(shape))
