@@ -48,8 +48,8 @@ class Selected(NamedTuple):
 class Launches(NamedTuple):
     """What counts, and then selects, by as many work-groups."""
 
-    count: KernelLaunch
-    select: KernelLaunch
+    counts: KernelLaunch
+    selects: KernelLaunch
     groups: int
 
 
@@ -93,7 +93,7 @@ def select(
         found = _launches(mask.get_device(), rule, _lies(mask), x if x is None else _lies(x), shape)
         totals = torch.empty(found.groups, dtype=torch.int32, device=mask.device)
         read = mask.data_ptr(), totals.data_ptr()
-        found.count(*read)
+        found.counts(*read)
         many = int(totals.cpu().numpy().sum())  # takes less time than torch's sum
     if most is not None and many > most:
         return Selected(None, None)
@@ -104,7 +104,7 @@ def select(
     if many:
         given = [] if kept is None or x is None else [x.data_ptr(), kept.data_ptr()]
         given += [places.data_ptr(), many] if places is not None and shape else []
-        found.select(*read, *given)
+        found.selects(*read, *given)
     return Selected(kept, places)
 
 
@@ -122,9 +122,9 @@ def scatter(x: Tensor, mask: Tensor, source: Tensor) -> None:
     found = _launches(device, "nonzero", _lies(mask), _lies(x), (), scatters=True)
     totals = torch.empty(found.groups, dtype=torch.int32, device=mask.device)
     read = mask.data_ptr(), totals.data_ptr()
-    found.count(*read)
+    found.counts(*read)
     ends = faults.record(device).data_ptr(), source.numel(), faults.NUMBERS["masked_scatter"]
-    found.select(*read, x.data_ptr(), source.data_ptr(), *ends)
+    found.selects(*read, x.data_ptr(), source.data_ptr(), *ends)
     faults.check(device)
 
 

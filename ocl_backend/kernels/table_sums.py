@@ -208,7 +208,7 @@ def _add_up(target: Tensor, sums: Tensor, shared: Tables, places: Places) -> Non
 @cache
 def _adder(dtype: torch.dtype, real: torch.dtype) -> Kernel:
     """Return the kernel that adds the sums of slices to each item, and rounds once."""
-    parameters = (
+    parameters: tuple[Operand | Scalar, ...] = (
         Operand("item", dtype, "inout", result="total"),
         Operand("sums", real, "address"),
         *(Scalar(name, "long") for name in ("slices", "step")),

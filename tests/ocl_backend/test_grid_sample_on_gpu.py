@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from ocl_backend.kernels import vectors
+from ocl_backend.kernels.elementwise import launch
 from ocl_backend.ops.image import grid_sample
 from tests.ocl_backend.cpu_twin import agree
 
@@ -32,7 +33,6 @@ def test_channels_are_shared_out(
     x, grid = torch.randn(2, channels, 5, 6), torch.rand(2, 3, 7, 2) * 3 - 1.5
     pixels = x.to(memory_format=torch.channels_last)
     parts: list[int] = []
-    launch = grid_sample.launch
 
     def counted(kernel: Any, shape: Any, *given: Any) -> None:
         parts.append(shape[0])

@@ -110,10 +110,8 @@ def pad_circular(x: Tensor, padding: Sequence[int]) -> Tensor:
     learns = torch.is_grad_enabled() and x.requires_grad
     if _is_served(x, padding) and (learns or not _is_copied(x)):
         if learns:
-            result: Tensor = _Circular.apply(x, tuple(padding))
-            return result
-        with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.aten._pad_circular(x, padding)
+            return _learning(x, tuple(padding))
+        return _below_autograd(x, padding)
     composed: Tensor = torch.ops.aten._pad_circular.default._op_dk(COMPOSED, x, padding)
     return composed
 
@@ -162,16 +160,22 @@ def _circular_backward(grad: Tensor, shape: Sequence[int], padding: Sequence[int
     return axis_sums(grad, tuple(along), grad.new_empty(shape))
 
 
+def _below_autograd(x: Tensor, padding: Sequence[int]) -> Tensor:
+    """Return what `circular` does, as a call that is recalled."""
+    with torch._C._AutoDispatchBelowAutograd():
+        result: Tensor = torch.ops.aten._pad_circular(x, padding)
+    return result
+
+
 class _Circular(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, padding: tuple[int, ...]) -> Tensor:
         ctx.given = x.shape, padding
-        with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.aten._pad_circular(x, padding)
+        return _below_autograd(x, padding)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _CircularBackward.apply(grad, *ctx.given), None
+        return _learning_backward(grad, *ctx.given), None
 
 
 class _CircularBackward(torch.autograd.Function):
@@ -183,6 +187,10 @@ class _CircularBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return pad_circular(grad, ctx.padding), None, None
+
+
+_learning: Callable[..., Tensor] = _Circular.apply
+_learning_backward: Callable[..., Tensor] = _CircularBackward.apply
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
