@@ -124,7 +124,7 @@ def _rows(
 
 
 def _continues(dim: tuple[int, ...], items: int) -> bool:
-    """Whether a row of so many items goes on along a dimension in both tensors."""
+    """Whether a row of `items` goes on along a dimension in both tensors."""
     return dim[1] == dim[2] == items and not any(dim[3:])
 
 

@@ -33,8 +33,8 @@ from oclgen.plan import ceil_div
 AT_ONCE = 4
 """Channels of which a GPU loads items at once: it waits for memory less often."""
 FULL = 4
-"""Times as many work-items as `busy_items` says: with so many, each takes more channels, for which
-it computes a position once."""
+"""Work-items that a launch has, in multiples of `busy_items`. Channels beyond that go to the same
+work-items, which compute a position once for all of theirs."""
 NUMBERS = (
     "depth", "height", "width", "channels", "padding", "align",
     "x_step_c", "x_step_z", "x_step_y", "x_step_x", "y_step_c",
@@ -182,7 +182,7 @@ def _sample(x: Tensor, grid: Tensor, mode: int, y: Tensor, ways: tuple[int, bool
     share = channels
     if not is_cpu:
         enough = FULL * vectors.busy_items(limits)
-        share = min(channels, max(1, y.numel() // enough))
+        share = min(channels, max(AT_ONCE, y.numel() // enough))
     parts = ceil_div(channels, share)
     along = {"x": _steps(x)[1], "y": _steps(y)[1]}
     walked = {name: (share * along[name], *rest) for name, rest in _walked(x, y).items()}

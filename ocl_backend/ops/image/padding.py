@@ -24,8 +24,8 @@ from oclgen.opencl.device import devices
 
 COMPOSED = torch._C.DispatchKey.CompositeImplicitAutograd
 NARROW, MANY = 32, 2**16
-"""A processor copies rows below so many items in no more time than it looks up each item's place,
-if there are so many items that a call's time is not the launches'."""
+"""Items of a row from which on, and items up to which, one kernel is faster on processors than
+copies of sides: narrow rows cost it a table's look-up for each item, few items copies' launches."""
 WAYS: tuple[axis_taps.Way, ...] = ("reflection", "replication")
 
 _libraries: list[Any] = []
