@@ -16,6 +16,7 @@ import ocl_autoload
 from ocl_backend import module, ops, printing
 from ocl_backend.dispatch import walked
 from ocl_backend.fusion import held
+from ocl_backend.ops.image import padding
 from ocl_backend.ops.norm import nested_layer_norm, rms_norm
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
@@ -44,6 +45,7 @@ def _open() -> None:
     transformer.register_layers()
     recurrent_network.register()
     rms_norm.register()
+    padding.register()
     attention.describe()
     sharding.register()
     optim.prefer_fused()

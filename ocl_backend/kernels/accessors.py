@@ -50,14 +50,14 @@ def _vector_accessors(operand: Operand, value: str, alone: bool) -> list[str]:
     data, at, item, items = f"{operand.name}_data", "(at) + ", operand.type, operand.items
     if operand.anywhere:  # an access asks whether its pointer is aligned
         data, at = f"({data} + (at))", ""
-    width = at_once(operand, alone)
+    width, lies = at_once(operand, alone), operand.aligned
     starts = range(0, items, width)
-    parts = ", ".join(vectors.load(item, data, f"{at}{k}", "1", width) for k in starts)
+    parts = ", ".join(vectors.load(item, data, f"{at}{k}", "1", width, lies) for k in starts)
     kept = vectors.vector(item.value, items)
     load = vectors.convert(item.value, value, f"({kept})({parts})", items)
     stores = [f"const {kept} stored = {vectors.to_dtype(item, value, '(value)', items)};"]
     for k in starts:
         digits = "".join(f"{k + i:x}" for i in range(width))
-        stores += vectors.store(item, data, f"{at}{k}", "1", f"stored.s{digits}", width)
+        stores += vectors.store(item, data, f"{at}{k}", "1", f"stored.s{digits}", width, lies)
     written = f"#define STORES_{operand.name}(at, value) {{ {' '.join(stores)} }}"
     return [f"#define LOADS_{operand.name}(at) {load}", written]

@@ -2,7 +2,8 @@
 
 Resizing, padding, means of windows, and the gradients of all these. On processors a work-item makes
 rows of the result: in planes it adds rows of the image first, and then takes along them; where
-channels lie last they are the lanes. On GPUs it makes one item.
+channels lie last they are the lanes. On GPUs it makes one item, or a few that are copies
+(`axis_copies`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels.axis_copies import AXES, copy_items
 from ocl_backend.kernels.axis_taps import Taps, same
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.vectors import CPU_GROUP_ITEMS, CPU_WIDTHS
@@ -31,7 +33,6 @@ MOST_LINE = 8192
 """Items of a row that a processor's work-item adds to in its private memory."""
 COPIED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The dtype as which items of a number of bytes are copied."""
-AXES = "dhw"
 
 
 class Along(NamedTuple):
@@ -106,6 +107,8 @@ def axis_sums(x: Tensor, along: tuple[Along, ...], y: Tensor) -> Tensor:
     limits = devices()[x.get_device()].limits
     if limits.kind == "cpu" and not (lined and x.shape[-1] > MOST_LINE):
         _by_rows(source, given, target)
+    elif all(table.is_copy for table in tables) and target.is_contiguous():
+        copy_items(source, [None if t.is_same else t.item for t in tables], target)
     else:
         _by_items(source, given, target)
     return y

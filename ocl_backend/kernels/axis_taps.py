@@ -6,7 +6,7 @@ along each dimension by itself. `axis_sums` computes them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from ocl_backend.kernels.windows import Adaptive, Regular
 
 Items = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
+Way = Literal["reflection", "replication", "circular"]
 MOST_EQUAL = 4
 """Taps that a kernel has in its text; of more it asks a table where an item's begin."""
 
@@ -130,17 +131,19 @@ def _cubic(x: Weights, a: float = -0.75) -> Weights:
     return np.where(x < 1, inner, np.where(x < 2, outer, 0.0))
 
 
-def padded(size: int, before: int, after: int, reflects: bool) -> Taps:
-    """Return the taps of a padding by reflected items, or by the one at the border.
+def padded(size: int, before: int, after: int, way: Way) -> Taps:
+    """Return the taps of a padding by items of the dimension.
 
     Args:
         size: of the dimension.
         before: items that are added at its begin; negative: cut off.
         after: the same at its end.
-        reflects: whether they are reflected.
+        way: whether they are reflected, those at the border, or those from the other end.
     """
     at = np.arange(-before, size + after)
-    if reflects:
+    if way == "circular":
+        return _single(at % size, size)
+    if way == "reflection":
         at = np.abs(at)
         at = (size - 1) - np.abs(size - 1 - at)
     return _single(np.clip(at, 0, size - 1), size)

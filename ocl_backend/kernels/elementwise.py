@@ -50,7 +50,8 @@ class Operand:
     `input` is loaded before the body, `output` stored after it, `inout` both; `address` gives the
     body an item index `name_at`, the pointer `name_data` and the macros `LOAD_name(at)` and
     `STORE_name(at, value)`, and for vectors of `items`, at multiples of `items` or `anywhere`,
-    `LOADS_name` and `STORES_name`; `position` gives the index alone, as the variable `name`.
+    `LOADS_name` and `STORES_name`, which test where their pointer lies unless the caller promises
+    that all are `aligned`; `position` gives the index alone, as the variable `name`.
     `value` is the C type in registers ("": the kernel's), `result` what is stored ("": `name`).
     Each item of an `input` or `output` that `is_pair` is two neighbours of `dtype`, as a complex
     number is: in registers `name_real` and `name_imaginary`.
@@ -63,6 +64,7 @@ class Operand:
     result: str = ""
     items: int = 1
     anywhere: bool = False
+    aligned: bool = False
     is_pair: bool = False
 
     @property
@@ -90,7 +92,7 @@ class Kernel:
 
     `parameters` are in the order of a launch's values (positions have none). The body must be
     right for scalars and vectors alike unless `scalar_only`. `work` is how many usual items'
-    worth of time a body takes: a CPU's work-items then walk fewer. `parts` work-items share out the
+    worth of time a body takes: work-items then walk fewer. `parts` work-items share out the
     first dimension alone and walk all others in the order given; 0: all are shared, in any order.
     """
 
@@ -137,7 +139,7 @@ class ItemSharing:
 
     @staticmethod
     def of(layout: Dimensions, limits: Limits, kernel: Kernel) -> ItemSharing:
-        """Return long vector loops for CPUs, one vector or four items per work-item for GPUs.
+        """Return long vector loops for CPUs, one vector or up to four items per work-item for GPUs.
 
         Args:
             layout: sizes and strides, collapsed.
@@ -156,7 +158,7 @@ class ItemSharing:
         group = min(256, limits.max_work_group)
         width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
         across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
-        steps = 4 if width == 1 and layout.inner >= 64 * group else 1
+        steps = 4 if width == kernel.work == 1 and layout.inner >= 64 * group else 1
         # one row has no second dimension: more work-items along it would walk the row again
         down = group // across if layout.rows > 1 else 1
         return ItemSharing(width, (across, down), steps, 1)

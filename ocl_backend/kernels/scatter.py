@@ -16,11 +16,12 @@ from torch import Tensor
 from ocl_backend.dispatch import faults
 from ocl_backend.dispatch.checks import check_written
 from ocl_backend.dtypes import UnsupportedDtypeError, dtype_of
-from ocl_backend.kernels.added_rows import add_rows, are_faster
+from ocl_backend.kernels.added_rows import add_rows
 from ocl_backend.kernels.elementwise import Kernel, Operand, Run, Scalar, found, launch
 from ocl_backend.kernels.fixed_order_scatter import combine_in_order, is_wanted
 from ocl_backend.kernels.gathered_columns import read_columns
 from ocl_backend.kernels.gathered_rows import read_rows
+from ocl_backend.kernels.moved_rows import moving
 from ocl_backend.kernels.owned_scatter import combine_owned
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
 from ocl_backend.kernels.table_sums import add_by_tables, are_possible
@@ -69,6 +70,10 @@ def read(source: Tensor, locate: Locate, out: Tensor) -> Tensor:
     places = locate(source)
     places.check()
     if read_rows(source, places, out) or read_columns(source, places, out):
+        return out
+    if rows := moving(source, places, out, reads=True):
+        rows[0](*rows[1])
+        faults.check(source.get_device())
         return out
     kernel = Kernel(
         "gather",
@@ -153,8 +158,6 @@ def _add_by_tables(target: Tensor, locate: Locate, value: Tensor | float) -> boo
     places = locate(target)
     places.check()
     _check_apart(places.operator, target)
-    if not is_wanted(target, "add") and are_faster(target, places, value):
-        return False
     return add_by_tables(target, places, value)
 
 
@@ -205,7 +208,8 @@ def writing(
 ) -> tuple[Run, list[float]]:
     """Return the launch of `write`, and what it is called with.
 
-    Those are target, indices, `Places.numbers`, the record of faults, and the value.
+    Those are target, indices, `Places.numbers`, the record of faults, the value, and what else the
+    launch takes.
 
     Args:
         target: written in place.
@@ -213,6 +217,10 @@ def writing(
         value: as of `write`.
         combine: how.
     """
+    if combine == "assign" and isinstance(value, Tensor):
+        rows = moving(target, places, value, reads=False)
+        if rows is not None:
+            return rows
     of_floats = combine == "add" and adds_floats(target.get_device())
     kernel = _writer(target.dtype, places, value, combine, of_floats)
     given: list[Tensor | float] = [target, *places.indices, *places.numbers]

@@ -73,7 +73,9 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
         [len(shape), count] int64; waits for the count.
     """
     if _have_groups(mask):
-        return selected_groups.select(mask, "nonzero", shape=shape).positions
+        found = selected_groups.select(mask, "nonzero", shape=tuple(shape)).positions
+        assert found is not None  # no items are copied
+        return found
     flat = mask.reshape(-1).contiguous()
     before, many = _counted(flat)
     out = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
@@ -99,6 +101,28 @@ def items(x: Tensor, mask: Tensor) -> Tensor:
     if many:
         _launch(_items(mask.dtype, x.dtype), flat.numel(), (flat, before, x, out, flat.numel()))
     return out
+
+
+def scatter(x: Tensor, mask: Tensor, source: Tensor) -> bool:
+    """Write the first items of `source` to x where `mask`, of its shape, is not zero.
+
+    Args:
+        x: written.
+        mask: of x's shape.
+        source: of x's dtype, not empty.
+
+    Returns:
+        False where nothing was done: the device is no GPU, or has no groups.
+    """
+    if not (_have_groups(mask) and are_selected(x)):
+        return False
+    memory = x.untyped_storage().data_ptr()
+    mask, source = (  # what is read must not be what another group has written
+        given.clone() if given.untyped_storage().data_ptr() == memory else given
+        for given in (mask, source)
+    )
+    selected_groups.scatter(x, mask, source.reshape(-1).contiguous())
+    return True
 
 
 def _counted(flat: Tensor) -> tuple[Tensor, int]:

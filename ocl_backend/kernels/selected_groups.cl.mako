@@ -5,6 +5,8 @@ mask       DType of what selects
 rule       "nonzero": an item that is not zero is selected; "change": the first of each run
 walks      pairs of a name, "mask" or "x", and its dimensions, by which an item's number becomes a place
 values     DType of items that are copied from x; None: none are
+scatters   whether they are copied to x from `kept` instead; too few of those are a fault
+helpers    functions
 positions  dimensions of the positions that are written, in columns; 0: none are
 index      type of an item's number: uint or ulong
 selects    False: the share's items are only counted
@@ -32,6 +34,7 @@ ${mask.prelude}
 % if selects and values and values.prelude != mask.prelude:
 ${values.prelude}
 % endif
+${helpers}
 % for name in walked:
 #define ${name}_place(at) place_of_${name}(at, ${", ".join(each.split()[1] for each in names(name))})
 long place_of_${name}(${index} at, ${", ".join(f"const {each}" for each in names(name))})
@@ -50,8 +53,12 @@ void ${"select_items" if selects else "count_selected"}(
     const __global ${mask.storage} *restrict mask, const long mask_start,
     ${"const " if selects else ""}__global int *restrict totals, const long totals_start,
 % if selects and values:
-    const __global ${values.storage} *restrict x, const long x_start,
-    __global ${values.storage} *restrict kept, const long kept_start,
+    ${"" if scatters else "const "}__global ${values.storage} *restrict x, const long x_start,
+    ${"const " if scatters else ""}__global ${values.storage} *restrict kept, const long kept_start,
+% if scatters:
+    __global long *restrict faults, const long faults_start,
+    const long given, const long operator,
+% endif
 % endif
 % if selects and positions:
     __global long *restrict places, const long places_start,
@@ -79,9 +86,15 @@ void ${"select_items" if selects else "count_selected"}(
     for (int g = id; g < number; g += ${group})
         mine += totals[g];
 % else:
-    for (long k = begin + id; k < end; k += ${group}) {
-        const ${index} at = (${index})k;
-        mine += ${selected};
+    for (long first = begin + id; first < end; first += ${block}) {
+        /* all loads of a block wait for memory together */
+#pragma unroll
+        for (int i = 0; i < ${share}; ++i) {
+            const long k = first + i * ${group};
+            const ${index} at = (${index})k;
+            if (k < end)
+                mine += ${selected};
+        }
     }
 % endif
     sums[id] = mine;
@@ -101,6 +114,7 @@ void ${"select_items" if selects else "count_selected"}(
     long to = sums[0];
     for (long first = begin; first < end; first += ${block}) {
         uint bits = 0;
+#pragma unroll
         for (int i = 0; i < ${share}; ++i) {
             const long k = first + id * ${share} + i;
             const ${index} at = (${index})k;
@@ -124,7 +138,11 @@ void ${"select_items" if selects else "count_selected"}(
         const int found = ends[${group - 1}];
         for (int t = id; t < found; t += ${group}) {
             ${index} k = (${index})(first + chosen[t]);
-% if values:
+% if values and scatters:
+            if (to + t >= given)
+                note_fault(faults + faults_start, operator, to + t, given, 0);
+            ${values.store("(x + x_start)", "x_place(k)", values.load("(kept + kept_start)", "min(to + t, given - 1)"))}
+% elif values:
             ${values.store("(kept + kept_start)", "to + t", values.load("(x + x_start)", "x_place(k)"))}
 % endif
 % for d in range(positions - 1, 0, -1):

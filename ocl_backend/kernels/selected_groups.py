@@ -2,18 +2,20 @@
 
 Each work-group counts what is selected in its share of the items. The host reads the counts, which
 say how large the result is, and each group then adds up those before its own and writes its part.
+Where items are put to such positions, nothing waits for the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import DType, dtype_of
 from ocl_backend.kernels.dimensions import merge
 from ocl_backend.kernels.gathered_rows import BITS
@@ -37,10 +39,22 @@ Chosen = Literal["nonzero", "change"]
 
 
 class Selected(NamedTuple):
-    """What was written: copied items (None: none were), and positions [dimensions, count]."""
+    """What was written, None: nothing: copied items, and positions [dimensions, count]."""
 
     items: Tensor | None
-    positions: Tensor
+    positions: Tensor | None
+
+
+class Launches(NamedTuple):
+    """What counts, and then selects, by as many work-groups."""
+
+    counts: KernelLaunch
+    selects: KernelLaunch
+    groups: int
+
+
+Lies = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
+"""A tensor's dtype, shape and strides."""
 
 
 class Form(NamedTuple):
@@ -52,6 +66,7 @@ class Form(NamedTuple):
     walks: tuple[tuple[str, int], ...]
     positions: int
     number: Literal["uint", "ulong"]
+    scatters: bool = False
 
 
 def serve(limits: Limits) -> bool:
@@ -60,7 +75,7 @@ def serve(limits: Limits) -> bool:
 
 
 def select(
-    mask: Tensor, rule: Chosen, x: Tensor | None = None, shape: Sequence[int] = (),
+    mask: Tensor, rule: Chosen, x: Tensor | None = None, shape: tuple[int, ...] = (),
     most: int | None = None,
 ) -> Selected:  # fmt: skip
     """Return what is selected, in row-major order; waits for how much it is.
@@ -69,41 +84,88 @@ def select(
         mask: which items are selected by `rule`; of real numbers.
         rule: "nonzero" of an item, or a "change" from the item before it.
         x: of the mask's shape, whose items are copied; of `BITS` bytes each.
-        shape: by which positions are taken apart, as many items as the mask; none: no positions.
+        shape: by which positions are taken apart, as many items as the mask; (): of copied items
+            none are written.
         most: if more are selected, nothing is written; None: all are.
     """
-    count, device = mask.numel(), mask.get_device()
-    blocks = ceil_div(ceil_div(count, BLOCK), MOST_PARTS)
-    part = max(1, blocks) * BLOCK
-    walks = {"mask": _walk(mask)} | ({} if x is None else {"x": _walk(x)})
-    bits = None if x is None else BITS[x.itemsize]
-    wide = count >= 2**31
-    ranks = tuple((name, len(walk)) for name, walk in walks.items())
-    form = Form(rule, mask.dtype, bits, ranks, len(shape), "ulong" if wide else "uint")
-    lies = tuple(walks.values())
-    totals = torch.empty(ceil_div(count, part), dtype=torch.int32, device=mask.device)
     many = 0
-    if count:
-        _prepared(device, form, lies[:1], (), count, part, False)(
-            mask.data_ptr(), totals.data_ptr()
-        )
-        many = int(totals.cpu().sum())
-        if most is not None and many > most:
-            return Selected(None, totals.new_empty(0))
+    if mask.numel():
+        found = _launches(mask.get_device(), rule, _lies(mask), x if x is None else _lies(x), shape)
+        totals = torch.empty(found.groups, dtype=torch.int32, device=mask.device)
+        read = mask.data_ptr(), totals.data_ptr()
+        found.counts(*read)
+        many = int(totals.cpu().numpy().sum())  # takes less time than torch's sum
+    if most is not None and many > most:
+        return Selected(None, None)
     kept = None if x is None else x.new_empty(many)
-    places = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
+    places = None
+    if shape or x is None:
+        places = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
     if many:
-        run = _prepared(device, form, lies, tuple(shape), count, part, True)
         given = [] if kept is None or x is None else [x.data_ptr(), kept.data_ptr()]
-        given += [places.data_ptr(), many] if shape else []
-        run(mask.data_ptr(), totals.data_ptr(), *given)
+        given += [places.data_ptr(), many] if places is not None and shape else []
+        found.selects(*read, *given)
     return Selected(kept, places)
 
 
-def _walk(x: Tensor) -> tuple[tuple[int, ...], ...]:
-    """Return sizes and strides of the fewest dimensions that walk x in row-major order."""
-    dims = [dim for dim in zip(x.shape, x.stride(), strict=True) if dim[0] != 1]
+def scatter(x: Tensor, mask: Tensor, source: Tensor) -> None:
+    """Write the first items of `source` to x where `mask` is not zero, in row-major order.
+
+    Args:
+        x: written; its items have one of `BITS`.
+        mask: of x's shape; of real numbers.
+        source: dense, not empty, of x's dtype; too few items are a fault of the device.
+    """
+    if not mask.numel():
+        return
+    device = mask.get_device()
+    found = _launches(device, "nonzero", _lies(mask), _lies(x), (), scatters=True)
+    totals = torch.empty(found.groups, dtype=torch.int32, device=mask.device)
+    read = mask.data_ptr(), totals.data_ptr()
+    found.counts(*read)
+    ends = faults.record(device).data_ptr(), source.numel(), faults.NUMBERS["masked_scatter"]
+    found.selects(*read, x.data_ptr(), source.data_ptr(), *ends)
+    faults.check(device)
+
+
+def _lies(x: Tensor) -> Lies:
+    return x.dtype, x.shape, x.stride()
+
+
+def _walk(lies: Lies) -> tuple[tuple[int, ...], ...]:
+    """Return sizes and strides of the fewest dimensions that walk a tensor in row-major order."""
+    dims = [dim for dim in zip(*lies[1:], strict=True) if dim[0] != 1]
     return tuple(merge(dims)) or ((1, 1),)
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _launches(
+    device: int, rule: Chosen, mask: Lies, x: Lies | None, shape: tuple[int, ...],
+    scatters: bool = False,
+) -> Launches:  # fmt: skip
+    """Return the launches of a selection.
+
+    Args:
+        device: its index.
+        rule: of what is selected.
+        mask: how it lies.
+        x: how the tensor lies from which, or to which, items are moved; None: none are.
+        shape: by which positions are taken apart.
+        scatters: whether items are moved to x.
+    """
+    count = prod(mask[1])
+    part = max(1, ceil_div(ceil_div(count, BLOCK), MOST_PARTS)) * BLOCK
+    walks = {"mask": _walk(mask)} | ({} if x is None else {"x": _walk(x)})
+    bits = None if x is None else BITS[x[0].itemsize]
+    ranks = tuple((name, len(walk)) for name, walk in walks.items())
+    number: Literal["uint", "ulong"] = "ulong" if count >= 2**31 else "uint"
+    form = Form(rule, mask[0], bits, ranks, len(shape), number, scatters)
+    lies = tuple(walks.values())
+    return Launches(
+        _prepared(device, form, lies[:1], (), count, part, False),
+        _prepared(device, form, lies, shape, count, part, True),
+        ceil_div(count, part),
+    )
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
@@ -117,12 +179,15 @@ def _prepared(
     text = rendered(
         "selected_groups", package="ocl_backend", mask=mask, rule=form.rule,
         walks=form.walks, values=values, positions=form.positions if selects else 0,
-        index=form.number, selects=selects, group=GROUP, share=SHARE,
+        index=form.number, selects=selects, group=GROUP, share=SHARE, scatters=form.scatters,
+        helpers=faults.NOTE if selects and form.scatters else "",
     )  # fmt: skip
     number = np.uint64 if form.number == "ulong" else np.uint32
     arguments: list[Argument] = [Pointer(mask.item_bytes), Pointer(4)]
     if values:
         arguments += [Pointer(values.item_bytes)] * 2
+        if form.scatters:
+            arguments += [Pointer(8), Varying("long"), Varying("long")]
     if selects and shape:
         arguments += [Pointer(8), Varying("long")]
     for walk in walks:

@@ -10,7 +10,7 @@ only where no order is asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 
 import numpy as np
@@ -19,7 +19,10 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.kernels.dimensions import broadcast_strides
+from ocl_backend.kernels.added_rows import are_faster
+from ocl_backend.kernels.dimensions import broadcast_strides, contiguous_strides
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.fixed_order_scatter import is_wanted
 from ocl_backend.kernels.owners import Dim, joined
 from ocl_backend.kernels.places import PLACE, Places
 from ocl_backend.kernels.vectors import busy_items
@@ -42,6 +45,8 @@ GROUPS = (256, 128, 64, 32)
 """Work-items of a group: the most whose tables take no more than `FEW_BYTES`, else the fewest."""
 FEW_BYTES, MOST_BYTES = 16 * KIB, 32 * KIB
 """Local memory of a group: more of it would keep other groups away."""
+FEW_SLICES = 64
+"""Slices, at most, whose sums a work-item adds to an item; more are summed by a reduction."""
 SUMS = {"float": torch.float32, "double": torch.float64, "int": torch.int32, "long": torch.int64}
 """Dtypes of sums by their type in OpenCL C."""
 
@@ -144,25 +149,13 @@ def add_by_tables(target: Tensor, places: Places, value: Tensor | float) -> bool
     Returns:
         False where nothing was done, because it is not worth it or the dtype has no tables.
     """
-    device, shape = target.get_device(), places.shape
-    if not are_possible(devices()[device].limits) or len(places.indices) != 1 or 0 in shape:
-        return False
-    if dtype_of(target.dtype).value not in SUMS:
-        return False
     if not isinstance(value, Tensor):
         value = torch.full((), value, dtype=target.dtype, device=target.device)
-    (index,) = places.indices
-    lies = (
-        places.strides,
-        broadcast_strides(shape, value.shape, value.stride()),
-        broadcast_strides(shape, index.shape, index.stride()),
-    )
-    dtypes = target.dtype, value.dtype, index.dtype
-    is_ordered = target.is_floating_point() and torch.are_deterministic_algorithms_enabled()
-    prepared = _prepared(device, dtypes, tuple(shape), lies, places.sizes[0], not is_ordered)
+    prepared = tables_for(target, places, value)
     if prepared is None:
         return False
     run, shared = prepared
+    device, (index,) = target.get_device(), places.indices
     slices = shared.slices, places.sizes[0], shared.columns
     real = SUMS[dtype_of(target.dtype).value]
     out = target if shared.slices == 1 else target.new_empty(slices, dtype=real)
@@ -174,12 +167,59 @@ def add_by_tables(target: Tensor, places: Places, value: Tensor | float) -> bool
     return True
 
 
+def tables_for(target: Tensor, places: Places, value: Tensor) -> tuple[KernelLaunch, Tables] | None:
+    """Return what `add_by_tables` launches, and how it shares values out; None: it adds nothing.
+
+    Args:
+        target: as there.
+        places: as there.
+        value: as there.
+    """
+    device, shape = target.get_device(), places.shape
+    if not are_possible(devices()[device].limits) or len(places.indices) != 1 or 0 in shape:
+        return None
+    if dtype_of(target.dtype).value not in SUMS:
+        return None
+    if not is_wanted(target, "add") and are_faster(target, places, value):
+        return None
+    (index,) = places.indices
+    lies = (
+        places.strides,
+        broadcast_strides(shape, value.shape, value.stride()),
+        broadcast_strides(shape, index.shape, index.stride()),
+    )
+    dtypes = target.dtype, value.dtype, index.dtype
+    is_ordered = target.is_floating_point() and torch.are_deterministic_algorithms_enabled()
+    return _prepared(device, dtypes, tuple(shape), lies, places.sizes[0], not is_ordered)
+
+
 def _add_up(target: Tensor, sums: Tensor, shared: Tables, places: Places) -> None:
     """Add the slices' sums [slices, rows, columns] to the rows of the target."""
     sizes = (places.sizes[0], *(dim.size for dim in shared.apart))
     steps = (places.steps[0], *(dim.target for dim in shared.apart))
     rows = target.as_strided(sizes, steps, target.storage_offset())
-    rows.add_(sums.sum(0, dtype=sums.dtype).view(sizes))
+    if shared.slices > FEW_SLICES:
+        rows.add_(sums.sum(0, dtype=sums.dtype).view(sizes))
+        return
+    given = (rows, sums[0].view(sizes), shared.slices, sums.stride(0))
+    launch(_adder(target.dtype, sums.dtype), sizes, given, {"sums": contiguous_strides(sizes)})
+
+
+@cache
+def _adder(dtype: torch.dtype, real: torch.dtype) -> Kernel:
+    """Return the kernel that adds the sums of slices to each item, and rounds once."""
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("item", dtype, "inout", result="total"),
+        Operand("sums", real, "address"),
+        *(Scalar(name, "long") for name in ("slices", "step")),
+    )
+    body = """\
+T total = item;
+#pragma unroll 8
+for (long k = 0; k < slices; ++k)
+    total += LOAD_sums(sums_at + k * step);
+"""
+    return Kernel("add_slices", dtype_of(real).value, parameters, body, scalar_only=True)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)

@@ -135,3 +135,35 @@ def test_softmax_along_items_that_lie_apart(
         return results
 
     agree(groups, both, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
+def test_items_go_where_a_mask_holds(groups: Any, dtype: Any) -> None:
+    for shape in ((5003,), (3, 1, 7, 130), (2, 0), (9, 301)):
+        x, source = (torch.randn(shape).mul(2).to(dtype) for _ in "xs")
+        mask = torch.randn(shape) > 0
+        agree(groups, torch.masked_scatter, x, mask, source)
+        if len(shape) > 1:
+            agree(groups, lambda x, m, s: x.mT.masked_scatter(m.mT, s), x, mask, source)
+        agree(groups, lambda x, s: x.masked_scatter(x[..., :1] == x[..., :1], s), x, source)
+
+
+def test_items_may_come_from_the_tensor_itself(groups: Any) -> None:
+    x = torch.randn(20_000)
+    theirs = x.clone()
+    theirs[x > 0] = x[: int((x > 0).sum())]
+    there = x.to(place(groups))
+    assert torch.equal(there.masked_scatter_(there > 0, there).cpu(), theirs)
+
+
+def test_scattering_waits_for_nothing(groups: Any) -> None:
+    x = torch.randn(4099, device=place(groups))
+    mask = x > 0
+    source = x * 2
+    x.masked_scatter_(mask, source)
+    with ocl.profile(file=None) as profile:
+        x.masked_scatter_(mask, source)
+    assert [command.name for command in profile.commands] == ["count_selected", "select_items"]
+    x.masked_scatter_(mask, source[:7])
+    with pytest.raises(torch.AcceleratorError, match="source < number of ones"):
+        ocl.synchronize()

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from ocl_backend.kernels.dimensions import collapse
 from ocl_backend.kernels.elementwise import ItemSharing, source
-from ocl_backend.ops.math import complex_kernels
+from ocl_backend.ops.math import complex_kernels, single_launches
 from tests.ocl_backend.cpu_twin import agree, ocl, place, refuse_alike
 
 COMPLEX: dict[str, Callable[..., Any]] = {
@@ -72,8 +72,24 @@ def test_a_processor_computes_with_vectors_of_complex_numbers(device: Any, dtype
     assert "vload16(0, a_data + 2 * (long)a_at)" in text
 
 
+def test_positions_of_triangles_are_recalled(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory has no operand; its device says where it runs."""
+    there = place(device)
+    calls = [torch.tril_indices(31, 17, device=there) for _ in range(3)]
+    monkeypatch.setattr(single_launches, "launch", lambda *_: pytest.fail("a call in Python"))
+    calls += [torch.tril_indices(31, 17, device=there) for _ in range(2)]
+    monkeypatch.undo()
+    calls.append(torch.tril_indices(31, 17, device=there, dtype=torch.int32).long())
+    assert torch.triu_indices(31, 17, device=there).shape != calls[0].shape
+    for found in calls:
+        assert torch.equal(found.cpu(), torch.tril_indices(31, 17))
+    assert len({found.data_ptr() for found in calls}) == len(calls)
+
+
 def test_positions_of_triangles(device: Any) -> None:
     for make in (torch.tril_indices, torch.triu_indices):
+        far = make(3, 70_000, 69_990, device=place(device))  # numbers of 64 bits
+        assert torch.equal(far.cpu(), make(3, 70_000, 69_990))
         for rows in (0, 1, 3, 8):
             for columns in (0, 1, 5):
                 for offset in range(-9, 9):

@@ -142,3 +142,26 @@ def test_floats_share_no_table_where_an_order_is_asked_for(
         torch.use_deterministic_algorithms(False)
         table_sums._prepared.cache_clear()
     assert asked == [True, not dtype.is_floating_point]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64], ids=str)
+def test_few_slices_are_added_in_one_launch(
+    device: Any, monkeypatch: pytest.MonkeyPatch, dtype: Any
+) -> None:
+    if device.limits.max_work_group < 256:
+        pytest.skip("groups of 256 work-items do not fit")
+    wide = replace(device.limits, kind="gpu", max_work_group=256, compute_units=132)
+    monkeypatch.setattr(device, "limits", wide)
+    x, values = (torch.randint(-4, 5, (n, 700)).to(dtype) for n in (2, 400))
+    index = torch.randint(0, 2, (400,))
+    given = [tensor.to(place(device)) for tensor in (x, index, values)]
+    places = index.view(-1, 1).expand(-1, 700)
+    there = places.to(place(device))
+    ours = given[0].index_add(0, *given[1:]), given[0].scatter_add(0, there, given[2])
+    for found in ours:
+        assert torch.equal(found.cpu(), x.index_add(0, index, values))
+    with torch.ocl.profile(file=None) as seen:
+        given[0].index_add(0, *given[1:])
+    names = [command.name for command in seen.commands]
+    assert "copy" in names[0]
+    assert names[1:] == ["table_sums", "add_slices_kernel"]

@@ -23,7 +23,8 @@ enum Tag : int64_t {
   kText,
   kList,
   kNumber,
-  kTensor
+  kTensor,
+  kDevice
 };
 
 int64_t bits_of(double value) {
@@ -58,6 +59,14 @@ void Call::add_none() { key.add({kNone}); }
 void Call::add(int64_t number) { key.add({kInt, number}); }
 void Call::add(bool truth) { key.add({kBool, truth}); }
 void Call::add(double number) { key.add({kDouble, bits_of(number)}); }
+
+// A factory's device, which no operand says before it.
+void Call::add(const c10::Device& place) {
+  known = known && device < 0 && place.is_privateuseone();
+  if (!known) return;
+  device = place.has_index() ? place.index() : current_device();
+  key.add({kDevice, device});
+}
 
 void Call::add(at::IntArrayRef numbers) {
   key.add({kInts, int64_t(numbers.size())});
@@ -108,6 +117,8 @@ void Call::add(const c10::IValue& value) {
     const auto& text = value.toStringRef();
     key.add({kText, int64_t(text.size())});
     for (const char letter : text) key.add({letter});
+  } else if (value.isDevice()) {
+    add(value.toDevice());
   } else if (value.isList()) {  // of tensors, or what is not understood
     const auto items = value.toListRef();
     key.add({kList, int64_t(items.size())});

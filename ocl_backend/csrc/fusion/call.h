@@ -39,7 +39,7 @@ class Call {
   void add(const at::Scalar& number);
   void add(const at::ITensorListRef& tensors);
   void add(at::IntArrayRef numbers);
-  void add(const c10::Device&) { known = false; }
+  void add(const c10::Device& place);
   void add(int64_t number);
   void add(bool truth);
   void add(double number);

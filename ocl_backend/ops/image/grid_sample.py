@@ -16,153 +16,25 @@ from torch import Tensor
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.plane_sums import owned_kernel, owned_parts, zeros_to_add_to
 from ocl_backend.kernels.scatter import NARROW, adds_floats, atomic_update
+from ocl_backend.ops.image.grid_sample_text import (
+    BACKWARD,
+    HELPERS,
+    OWNED,
+    UPDATE,
+    forward,
+)  # fmt: skip
+from oclgen.opencl.device import devices
+from oclgen.plan import ceil_div
 
-HELPERS = """\
-enum { BILINEAR, NEAREST, BICUBIC };
-enum { ZEROS, BORDER, REFLECTION };
-
-// moves a position into [0, size - 1] as the padding says; *slope is multiplied by its derivative
-T padded(T at, const long size, const long padding, const long align, T *slope)
-{
-    if (padding == ZEROS)
-        return at;
-    if (padding == REFLECTION) {
-        const T low = align ? 0 : (T)-0.5;
-        const T span = align ? size - 1 : size;
-        if (span == 0) {
-            *slope = 0;
-            return 0;
-        }
-        const T distance = fabs(at - low);
-        const bool turned = fmod(floor(distance / span), 2) != 0;
-        const T extra = fmod(distance, span);
-        if ((at < low) != turned)
-            *slope = -*slope;
-        at = low + (turned ? span - extra : extra);
-    }
-    if (!(at > 0 && at < size - 1))
-        *slope = 0;
-    return at > 0 ? fmin(at, (T)(size - 1)) : 0;
-}
-
-T cubic(const T x, T *slope)
-{
-    const T a = (T)-0.75, d = fabs(x);
-    const T sign = x < 0 ? -1 : 1;
-    if (d <= 1) {
-        *slope = sign * ((3 * (a + 2) * d - 2 * (a + 3)) * d);
-        return ((a + 2) * d - (a + 3)) * d * d + 1;
-    }
-    *slope = sign * ((3 * a * d - 10 * a) * d + 8 * a);
-    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
-}
-
-// finds the items around a position in [-1, 1], their weights and how those change with it; an
-// item outside is numbered -1
-int taps(const T position, const long size, const long kind, const long padding, const long align,
-         long *item, T *weight, T *slope)
-{
-    T scale = (T)(align ? size - 1 : size) / 2;
-    T at = align ? (position + 1) * scale : ((position + 1) * size - 1) / 2;
-    if (kind != BICUBIC)
-        at = padded(at, size, padding, align, &scale);
-    if (!(fabs(at) < (T)1e9))
-        at = -100;
-    const T base = kind == NEAREST ? rint(at) : floor(at);
-    const T part = at - base;
-    const int count = kind == NEAREST ? 1 : kind == BILINEAR ? 2 : 4;
-    for (int k = 0; k < count; ++k) {
-        item[k] = (long)base + k;
-        if (kind == NEAREST) {
-            weight[k] = 1;
-            slope[k] = 0;
-        } else if (kind == BILINEAR) {
-            weight[k] = k ? part : 1 - part;
-            slope[k] = k ? scale : -scale;
-        } else {
-            T steepness, ignored = 1;
-            weight[k] = cubic(part + 1 - k, &steepness);
-            slope[k] = steepness * scale;
-            item[k] = (long)padded(base - 1 + k, size, padding, align, &ignored);
-        }
-        if (item[k] < 0 || item[k] >= size)
-            item[k] = -1;
-    }
-    return count;
-}
-"""
-
-LOCATE = """\
-long item_x[4], item_y[4], item_z[4];
-T weight_x[4], weight_y[4], weight_z[4], slope_x[4], slope_y[4], slope_z[4];
-const int count_x = taps(grid_x, width, mode, padding, align, item_x, weight_x, slope_x);
-const int count_y = taps(grid_y, height, mode, padding, align, item_y, weight_y, slope_y);
-const int count_z = !volume ? 1
-    : taps(grid_z, depth, mode, padding, align, item_z, weight_z, slope_z);
-if (!volume) {
-    item_z[0] = 0;
-    weight_z[0] = 1;
-    slope_z[0] = 0;
-}
-"""
-
-WALK = """\
-for (int i = 0; i < count_z; ++i) {
-    for (int j = 0; j < count_y; ++j) {
-        for (int k = 0; k < count_x; ++k) {
-            if (item_z[i] < 0 || item_y[j] < 0 || item_x[k] < 0)
-                continue;
-            const long at = item_z[i] * x_step_z + item_y[j] * x_step_y + item_x[k] * x_step_x;
-%s        }
-    }
-}
-"""
-
-FORWARD = (
-    LOCATE
-    + "for (long c = 0; c < channels; ++c) {\n    T sum = 0;\n"
-    + WALK
-    % """\
-            sum += weight_z[i] * weight_y[j] * weight_x[k] * LOAD_x(x_at + c * x_step_c + at);
-"""
-    + "    STORE_y(y_at + c * y_step_c, sum);\n}\n"
-)
-
-BACKWARD = (
-    LOCATE
-    + "T grad_x = 0, grad_y = 0, grad_z = 0;\n"
-    + WALK
-    % """\
-            T along = 0;
-            const T weight = weight_z[i] * weight_y[j] * weight_x[k];
-            for (long c = 0; c < channels; ++c) {
-                const T grad = LOAD_y(y_at + c * y_step_c);
-                along += grad * LOAD_x(x_at + c * x_step_c + at);
-                UPDATE
-            }
-            grad_x += along * slope_x[k] * weight_y[j] * weight_z[i];
-            grad_y += along * weight_x[k] * slope_y[j] * weight_z[i];
-            grad_z += along * weight_x[k] * weight_y[j] * slope_z[i];
-"""
-)
-
-UPDATE = "update(total_data + total_at + c * x_step_c + at, grad * weight);"
-
-OWNED = (
-    """\
-for (long point = 0; point < points; ++point) {
-    const long begin = grid_at + point * (volume ? 3 : 2);
-    const T grid_x = LOAD_grid(begin), grid_y = LOAD_grid(begin + 1);
-    const T grid_z = volume ? LOAD_grid(begin + 2) : 0;
-"""
-    + LOCATE
-    + WALK % "            ADD(at, point, weight_z[i] * weight_y[j] * weight_x[k]);\n"
-    + "}\n"
-)
-
+AT_ONCE = 4
+"""Channels of which a GPU loads items at once: it waits for memory less often."""
+FULL = 4
+"""Work-items that a launch has, in multiples of `busy_items`. Channels beyond that go to the same
+work-items, which compute a position once for all of theirs."""
 NUMBERS = (
     "depth", "height", "width", "channels", "padding", "align",
     "x_step_c", "x_step_z", "x_step_y", "x_step_x", "y_step_c",
@@ -214,9 +86,16 @@ class Form(NamedTuple):
 
 
 @cache
-def _kernel(form: Form) -> Kernel:
+def _kernel(form: Form, at_once: int) -> Kernel:
+    parameters = (Operand("first", role="position"), *form.operands, Scalar("share", "long"))
     return Kernel(
-        "grid_sample", form.value, form.operands, FORWARD, form.helpers, scalar_only=True, work=64
+        "grid_sample",
+        form.value,
+        parameters,
+        forward(form.mode, form.volume, at_once),
+        form.helpers,
+        scalar_only=True,
+        work=64,
     )
 
 
@@ -282,11 +161,35 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -
     if 0 in x.shape[2:]:
         raise RuntimeError(f"grid_sample: images of {[*x.shape]} have no pixels")
     y = x.new_empty((x.shape[0], x.shape[1], *grid.shape[1:-1]))
-    axes = _axes(grid)
     if y.numel():
-        given = [x, *axes, *_given(x, y, padding, align)]
-        launch(_kernel(Form.of(x, grid, mode)), axes[0].shape, given, _walked(x, y))
+        _sample(x, grid, mode, y, (padding, align))
     return y
+
+
+def _sample(x: Tensor, grid: Tensor, mode: int, y: Tensor, ways: tuple[int, bool]) -> None:
+    """Write samples to y; work-items of a GPU share out the channels of a position.
+
+    Args:
+        x: as of `grid_sample`.
+        grid: as of `grid_sample`.
+        mode: as of `grid_sample`.
+        y: of the result's shape.
+        ways: the padding, and whether to align.
+    """
+    axes = [axis.unsqueeze(0) for axis in _axes(grid)]
+    limits = devices()[x.get_device()].limits
+    channels, is_cpu = x.shape[1], limits.kind == "cpu"
+    share = channels
+    if not is_cpu:
+        enough = FULL * vectors.busy_items(limits)
+        share = min(channels, max(AT_ONCE, y.numel() // enough))
+    parts = ceil_div(channels, share)
+    along = {"x": _steps(x)[1], "y": _steps(y)[1]}
+    walked = {name: (share * along[name], *rest) for name, rest in _walked(x, y).items()}
+    walked["first"] = (share, 0, 0, 0, 0)
+    given: list[Tensor | float] = [x, *axes, *_given(x, y, *ways), share]
+    at_once = min(share, 1 if is_cpu else AT_ONCE)
+    launch(_kernel(Form.of(x, grid, mode), at_once), (parts, *axes[0].shape[1:]), given, walked)
 
 
 def grid_sample_backward(

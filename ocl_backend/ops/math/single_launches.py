@@ -97,9 +97,9 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
 
 POSITIONS = """\
 // rows before `row` of a lower triangle have `below(row + shift) - below(shift)` items
-long low = 0, high = rows - 1;
+NUMBER low = 0, high = rows - 1;
 while (low < high) {
-    const long row = (low + high + 1) / 2;
+    const NUMBER row = (low + high + 1) / 2;
     if (BEFORE(row) <= k)
         low = row;
     else
@@ -109,7 +109,7 @@ STORE_out(k, low);
 STORE_out(k + many, k - BEFORE(low) + FIRST);
 """
 BELOW = """\
-long below(const long n, const long columns)
+NUMBER below(const NUMBER n, const NUMBER columns)
 {
     return n <= 0 ? 0 : n <= columns + 1 ? n * (n - 1) / 2
         : columns * (columns + 1) / 2 + (n - columns - 1) * columns;
@@ -120,14 +120,16 @@ long below(const long n, const long columns)
 
 
 @cache
-def _positions(dtype: torch.dtype, upper: bool) -> Kernel:
+def _positions(dtype: torch.dtype, upper: bool, wide: bool) -> Kernel:
+    number = "long" if wide else "int"
     body = POSITIONS.replace("BEFORE", "UPPER" if upper else "LOWER")
-    body = body.replace("FIRST", "clamp(low + offset, 0L, columns)" if upper else "0")
+    body = body.replace("FIRST", "clamp(low + offset, (NUMBER)0, columns)" if upper else "0")
+    body, helpers = (text.replace("NUMBER", number) for text in (body, BELOW))
     operands: tuple[Operand | Scalar, ...] = (
         Operand("k", role="position"), Operand("out", dtype, "address", "long"),
-        *(Scalar(name, "long") for name in ("rows", "columns", "offset", "many")),
+        *(Scalar(name, number) for name in ("rows", "columns", "offset", "many")),
     )  # fmt: skip
-    return Kernel("triangle_places", "long", operands, body, BELOW, scalar_only=True)
+    return Kernel("triangle_places", "long", operands, body, helpers, scalar_only=True)
 
 
 def _below(n: int, columns: int) -> int:
@@ -156,7 +158,9 @@ def _triangle_indices(upper: bool) -> Callable[..., Tensor]:
         many = row * col - many if upper else many
         out = torch.empty((2, many), dtype=dtype, device=device)
         given = (out, row, col, offset, many)
-        launch(_positions(dtype, upper), (many,), given, {"k": (1,), "out": (0,)})
+        reach = max(row, col) + abs(offset) + 2  # its square is more than any number is
+        kernel = _positions(dtype, upper, reach**2 >= 2**31)
+        launch(kernel, (many,), given, {"k": (1,), "out": (0,)})
         return out
 
     return indices

@@ -55,7 +55,7 @@ def unique(
         inverse = torch.empty_like(ranks).scatter_(0, order, ranks).view(x.shape)
         return keys[starts], inverse, counts
     items, positions = select(keys, "change", keys, keys.shape)
-    assert items is not None  # of one dtype with `keys`
+    assert items is not None and positions is not None  # both were asked for
     inverse = _places(positions[0], order).view(x.shape) if return_inverse else none
     return items, inverse, _lengths(positions[0], len(keys)) if return_counts else none
 
@@ -125,8 +125,9 @@ def unique_consecutive(
     none = torch.empty(0, dtype=torch.int64, device=x.device)
     if not return_inverse and _have_groups(flat):
         items, positions = select(flat, "change", flat, flat.shape if return_counts else ())
-        assert items is not None  # of one dtype with `flat`
-        return items, none, _lengths(positions[0], len(flat)) if return_counts else none
+        assert items is not None  # they were asked for
+        counts = none if positions is None else _lengths(positions[0], len(flat))
+        return items, none, counts
     starts, runs, counts = _runs(flat.unsqueeze(1))
     return flat[starts], runs.view(x.shape), counts
 

@@ -28,6 +28,7 @@ from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, iterated_s
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import FEW, Combine, Locate, read, write
 from ocl_backend.kernels.selected import are_selected, items
+from ocl_backend.kernels.table_sums import tables_for
 from ocl_backend.ops.tensor.held_index_copy import held_copy
 
 Number = int | float | bool
@@ -210,8 +211,9 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     if not (index.numel() and src.dim() and are_widened(x, index.numel())):
         return scatter_add_(x.clone(), dim, index, src)
     _check_along(x, dim, index, src)
-    wide = x.float()
-    write(wide, along(dim, index, "scatter"), src.as_strided(index.shape, src.stride()), "add")
+    locate, src = along(dim, index, "scatter"), src.as_strided(index.shape, src.stride())
+    wide = x.clone() if tables_for(x, locate(x), src) else x.float()
+    write(wide, locate, src, "add")
     return wide.to(x.dtype)
 
 
@@ -303,9 +305,15 @@ def add_slices(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Return x with slices of alpha · `source` added; what is widened needs no other copy."""
     check_dtypes("index_add", x, source)
-    if not are_widened(x, source.numel()):
-        return add_slices(x.clone(), dim, index, source, alpha)
-    return add_slices(x.float(), dim, index, source, alpha).to(x.dtype)
+    is_kept = not are_widened(x, source.numel()) or _have_tables(x, dim, index, source, alpha)
+    return add_slices(x.clone() if is_kept else x.float(), dim, index, source, alpha).to(x.dtype)
+
+
+def _have_tables(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number) -> bool:
+    """Whether slices are added in tables, whose sums are rounded once."""
+    shape, locate = _rows(x, dim, index, "index_add")
+    is_plain = alpha == 1 and shape == tuple(source.shape)
+    return is_plain and tables_for(x, locate(x), source) is not None
 
 
 def are_widened(x: Tensor, count: int) -> bool:
@@ -380,12 +388,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "index_fill_.int_Tensor": index_fill_,
     **_forms(
         "scatter",
-        {
-            "src": "src_out",
-            "value": "value_out",
-            "reduce": "reduce_out",
-            "value_reduce": "value_reduce_out",
-        },
+        {name: f"{name}_out" for name in ("src", "value", "reduce", "value_reduce")},
         scatter_,
     ),
     **_forms("scatter_add", {"": "out"}, scatter_add_, scatter_add),

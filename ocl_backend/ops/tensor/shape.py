@@ -20,7 +20,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, launch, prepare_ele
 from ocl_backend.kernels.gathered_rows import BITS
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import read
-from ocl_backend.kernels.selected import are_selected, items, positions
+from ocl_backend.kernels.selected import are_selected, items, positions, scatter
 from ocl_backend.kernels.tensor_lists import FLOATS, are_alike, copy_all
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
@@ -221,6 +221,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the items of x where `mask` holds, both broadcast, in row-major order."""
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_select by {mask.dtype}; give a mask of bools")
+    if x.shape == mask.shape and are_selected(x):
+        return items(x, mask)
     shape = broadcast_shapes(x.shape, mask.shape)
     if are_selected(x):
         return items(x.expand(shape), mask.expand(shape))
@@ -232,6 +234,8 @@ def masked_scatter_(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if mask.dtype is not torch.bool or source.dtype is not x.dtype:
         raise RuntimeError(f"masked_scatter_ by {mask.dtype} of {source.dtype} to {x.dtype}")
     mask = mask.expand(x.shape)
+    if source.numel() and scatter(x, mask, source):
+        return x
     ranks = (mask.reshape(-1).cumsum(0) - 1).clamp_(min=0).view(x.shape)
     if not source.numel():
         return x

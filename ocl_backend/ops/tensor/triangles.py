@@ -1,4 +1,7 @@
-"""Triangles of matrices: each row is a part that is copied and one of zeros."""
+"""Triangles of matrices: each row is a part that is copied and one of zeros.
+
+A work-item of a processor walks rows. One of a GPU walks neighbours in memory, wherever rows end.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,9 @@ def triu_(x: Tensor, diagonal: int = 0) -> Tensor:
     return x.copy_(triu(x, diagonal))
 
 
+TURNED = {"tril": "triu", "triu": "tril"}
+
+
 def _triangle(name: str, x: Tensor, diagonal: int) -> Tensor:
     if x.dim() < 2:
         raise RuntimeError(f"{name}: {[*x.shape]} is no matrix")
@@ -48,14 +54,15 @@ def _triangle(name: str, x: Tensor, diagonal: int) -> Tensor:
     lines, columns = x.shape[-2:]
     none, bits = (0,) * (x.dim() - 2), BITS.get(x.dtype.itemsize, x.dtype)
     if not are_possible(devices()[x.get_device()].limits):
+        if _neighbours_of_triangle(name, x, diagonal, out):
+            return out
         strides = {"row": (*none, 1, 0), "column": (*none, 0, 1)}
         launch(_items_of_triangle(name, bits), x.shape, (x, diagonal, out), strides)
         return out
     along = x.dim() - 1
     if (x.stride(-2), out.stride(-2)) == (1, 1):  # a turned matrix: its columns are walked
         along, columns = along - 1, lines
-        name = "triu" if name == "tril" else "tril"
-        diagonal = -diagonal
+        name, diagonal = TURNED[name], -diagonal
     dense = x.stride(along) == out.stride(along) == 1
     sizes = [*x.shape, ceil_div(columns, CHUNK)]
     sizes[along] = 1
@@ -87,6 +94,79 @@ def _items_of_triangle(name: str, bits: torch.dtype) -> Kernel:
         f"const T out = column - row {'<=' if name == 'tril' else '>='} diagonal ? self : (T)(0);",
         scalar_only=True,
     )
+
+
+NEIGHBOURS = 4
+"""Items of a GPU's work-item: one access, where they are aligned."""
+WALK = """\
+const INDEX line = first / (INDEX)across;
+INDEX column = first - line * (INDEX)across, row = line % (INDEX)down;
+uint kept = 0;
+#pragma unroll
+for (int i = 0; i < NEIGHBOURS; ++i) {
+    kept |= (uint)(column - row KEEPS (INDEX)diagonal) << i;
+    const bool ends = ++column == (INDEX)across;
+    column = ends ? 0 : column;
+    row += ends;
+    row = row == (INDEX)down ? 0 : row;
+}
+if (first + NEIGHBOURS <= (INDEX)count) {
+    KIND value = (KIND)(0);
+    if (kept)  // what is zero is not read
+        value = LOADS_self(self_at);
+    STORES_out(out_at, (KIND)(LANES));
+} else {
+    for (int i = 0; first + i < (INDEX)count; ++i)
+        STORE_out(out_at + i, kept >> i & 1 ? LOAD_self(self_at + i) : 0);
+}
+"""
+
+
+def _neighbours_of_triangle(name: str, x: Tensor, diagonal: int, out: Tensor) -> bool:
+    """Write a triangle where both tensors lie as one dense stack of matrices; else return False.
+
+    Args:
+        name: "tril" or "triu".
+        x: [..., rows, columns], not empty.
+        diagonal: between the matrix's corners, or just beyond them.
+        out: as x.
+    """
+    down, across = x.shape[-2:]
+    if not (x.is_contiguous() and out.is_contiguous()):
+        if not (x.mT.is_contiguous() and out.mT.is_contiguous()):
+            return False
+        name, diagonal, down, across = TURNED[name], -diagonal, across, down
+    bits, count = BITS.get(x.dtype.itemsize, x.dtype), x.numel()
+    at_once = NEIGHBOURS * x.itemsize
+    aligned = not (x.data_ptr() % at_once or out.data_ptr() % at_once)
+    diagonal = max(-down, min(diagonal, across))  # beyond the corners all are alike
+    kernel = _neighbours(name, bits, aligned)
+    strides = dict.fromkeys(("first", "self", "out"), (NEIGHBOURS,))
+    given = (x, out, across, down, diagonal, count)
+    launch(kernel, (ceil_div(count, NEIGHBOURS),), given, strides)
+    return True
+
+
+@cache
+def _neighbours(name: str, bits: torch.dtype, aligned: bool) -> Kernel:
+    register = dtype_of(bits).value
+    lanes = (f"kept >> {i} & 1 ? value.s{i} : 0" for i in range(NEIGHBOURS))
+    texts = {
+        "KIND": vectors.vector(register, NEIGHBOURS),
+        "LANES": ", ".join(lanes),
+        "KEEPS": "<=" if name == "tril" else ">=",
+        "NEIGHBOURS": str(NEIGHBOURS),
+    }
+    body = WALK
+    for label, text in texts.items():
+        body = body.replace(label, text)
+    parameters: tuple[Operand | Scalar, ...] = (
+        Operand("first", role="position"),
+        Operand("self", bits, "address", items=NEIGHBOURS, anywhere=not aligned, aligned=aligned),
+        Operand("out", bits, "address", items=NEIGHBOURS, anywhere=not aligned, aligned=aligned),
+        *(Scalar(label, "long") for label in ("across", "down", "diagonal", "count")),
+    )
+    return Kernel(f"{name}_neighbours", register, parameters, body, scalar_only=True, work=4)
 
 
 COPIED, ZEROED = "LOAD{many}_self(self_at + c * from)", "({kind})(0)"
