@@ -17,6 +17,7 @@ from ocl_backend import module, ops, printing
 from ocl_backend.dispatch import walked
 from ocl_backend.fusion import held
 from ocl_backend.ops.norm import nested_layer_norm, rms_norm
+from ocl_backend.ops.reduce import similarity
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
@@ -44,6 +45,7 @@ def _open() -> None:
     transformer.register_layers()
     recurrent_network.register()
     rms_norm.register()
+    similarity.register()
     attention.describe()
     sharding.register()
     optim.prefer_fused()

@@ -44,7 +44,7 @@ def block_of_items(
                 loaded = _loaded(operand, kernel, kind, f"{operand.name}_at", width)
             kept = vectors.vector(_value(operand, kernel), width)
             lines.append(f"const {kept} {operand.name} = {loaded};")
-    lines += [_scalar(scalar, kernel.value, width) for scalar in kernel.scalars]
+    lines += [scalar_of(scalar, kernel.value, width) for scalar in kernel.scalars]
     lines += _body(kernel, width)
     for operand, kind in walked:
         if operand.role in ("output", "inout"):
@@ -113,7 +113,14 @@ def _store(operand: Operand, kernel: Kernel, kind: str, width: int, aligned: boo
     return [f"const {kept} {name} = {stored};", *writes]
 
 
-def _scalar(scalar: Scalar, value: str, width: int) -> str:
+def scalar_of(scalar: Scalar, value: str, width: int) -> str:
+    """Return the declaration of a scalar in a kernel.
+
+    Args:
+        scalar: the parameter.
+        value: the kernel's C type: a scalar of that type is a vector of equal numbers.
+        width: of that vector.
+    """
     given = f"{scalar.name}_given"
     if scalar.value == "double":
         given = f"as_double({given})"

@@ -151,7 +151,7 @@ def _on_gpu(
         across = min(lanes, _power(reduced.inner))
     else:
         items, outputs = terms, prod(kept.sizes)
-        lanes, across = _along_rows(reduced, width, loads, group, room * GROUP // max(1, outputs))
+        lanes, across = along_rows(reduced, width, loads, group, room * GROUP // max(1, outputs))
     room //= max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
     if not whole:
@@ -164,7 +164,7 @@ def _on_gpu(
     )  # fmt: skip
 
 
-def _along_rows(
+def along_rows(
     reduced: Dimensions, width: int, loads: int, group: int, share: int
 ) -> tuple[int, int]:
     """Return the lanes of an output of a GPU, and how many of them lie along its dense rows.
