@@ -79,6 +79,7 @@ RULES: dict[str, FaultRule] = {
     "bernoulli": FaultRule(
         RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
     ),
+    "poisson": FaultRule(RuntimeError, "invalid Poisson rate, expected rate to be non-negative"),
     "multinomial": FaultRule(
         RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"
     ),

@@ -43,6 +43,7 @@ MODULES = (
     "reduce.histograms",
     "linear.distances",
     "tensor.random",
+    "tensor.random_counts",
     "tensor.permutations",
     "linear.int_mm",
     "linear.grouped",
