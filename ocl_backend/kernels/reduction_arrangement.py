@@ -25,6 +25,8 @@ GROUP = 256
 """Most work-items of a group on GPUs."""
 GROUPS_PER_UNIT = 16
 """Work-groups per compute unit of a GPU: twice what it holds, so that all units end together."""
+BUSY_GROUPS = 4
+"""Work-groups that keep a compute unit of a GPU busy if their work-items have batches of loads."""
 VECTORS = 4
 """Vector loads that a GPU work-item keeps in flight (twice as many where they are not as wide as a
 load can be). A row with fewer gets no work-item of its own."""
@@ -151,7 +153,8 @@ def _on_gpu(
         across = min(lanes, _power(reduced.inner))
     else:
         items, outputs = terms, prod(kept.sizes)
-        lanes, across = along_rows(reduced, width, loads, group, room * GROUP // max(1, outputs))
+        share = limits.compute_units * BUSY_GROUPS * GROUP // max(1, outputs)
+        lanes, across = along_rows(reduced, width, loads, group, share)
     room //= max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
     if not whole:
@@ -159,9 +162,19 @@ def _on_gpu(
     row_spans, item_spans = _spans(reduced, pieces)
     own = ceil_div(reduced.inner, item_spans * across * (1 if columns else width))
     return Arrangement(
-        kept, reduced, columns, width, lanes, across, group, unroll=min(loads, _power(own)),
+        kept, reduced, columns, width, lanes, across, group, unroll=in_flight(own, loads),
         row_spans=row_spans, item_spans=item_spans,
     )  # fmt: skip
+
+
+def in_flight(own: int, most: int) -> int:
+    """Return how many loads of a work-item are in flight together: batches of the same size.
+
+    Args:
+        own: loads of a work-item.
+        most: loads of a batch.
+    """
+    return ceil_div(own, ceil_div(own, most))
 
 
 def along_rows(
@@ -174,15 +187,15 @@ def along_rows(
         width: items of a load.
         loads: that a work-item keeps in flight.
         group: work-items of a group.
-        share: work-items for each output with which all outputs fill the device.
+        share: work-items for each output with which all outputs keep the device busy.
     """
     terms = prod(reduced.sizes)
     lanes = min(group, _power(terms // (VECTORS * width)))
     if reduced.rows > 1:
         return lanes, min(lanes, _across(ceil_div(reduced.inner, width)))
-    if lanes > WARP:
-        # few lanes of many loads, where outputs fill the device: adding up lanes costs barriers
-        lanes = max(WARP, min(lanes, _power(terms // (loads * width)), _power(share + 1) // 2))
+    if lanes > LINE:
+        # few lanes of many loads, where outputs keep the device busy: adding up costs barriers
+        lanes = max(LINE, min(lanes, _power(terms // (loads * width)), _power(share + 1) // 2))
     return lanes, lanes
 
 

@@ -22,12 +22,13 @@ from ocl_backend.kernels.dimensions import Dimensions, collapse, contiguous_stri
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar
 from ocl_backend.kernels.item_blocks import scalar_of
 from ocl_backend.kernels.reduction_arrangement import (
+    BUSY_GROUPS,
     CHAIN,
     CPU_PIECE,
     GROUP,
-    GROUPS_PER_UNIT,
     VECTORS,
     along_rows,
+    in_flight,
 )
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Prepared, prepare
 from oclgen.limits import Limits
@@ -93,10 +94,10 @@ class Sharing:
         widest = max(operand.type.item_bytes for operand in operands)
         loads = VECTORS if width * widest == vectors.ACCESS_BYTES else 2 * VECTORS
         row = Dimensions((items,), ((1,),))
-        share = limits.compute_units * GROUPS_PER_UNIT * GROUP // max(rows, 1)
+        share = limits.compute_units * BUSY_GROUPS * GROUP // max(rows, 1)
         lanes, _ = along_rows(row, width, loads, group, share)
         own = ceil_div(items, lanes * width)
-        return Sharing(width, lanes, group, min(loads, 1 << (own - 1).bit_length()))
+        return Sharing(width, lanes, group, in_flight(own, loads))
 
 
 def serves(items: int, limits: Limits) -> bool:
