@@ -76,6 +76,7 @@ RULES: dict[str, FaultRule] = {
         RuntimeError, "Number of elements of source < number of ones in mask"
     ),
     "nll_loss": FaultRule(IndexError, "Target {index} is out of bounds.", noun="target"),
+    "multi_margin_loss": FaultRule(RuntimeError, "target out of range", noun=""),
     "bernoulli": FaultRule(
         RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
     ),

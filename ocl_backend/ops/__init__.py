@@ -67,6 +67,7 @@ MODULES = (
     "sequence.recurrent_layer",
     "sparse.conversions",
     "training.loss",
+    "training.margin_losses",
     "training.ctc",
     "training.pointwise_losses",
     "training.optim",

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
-from tests.ocl_backend.cpu_twin import place
+from tests.ocl_backend.cpu_twin import place, relative, run
 
 LOSSES: dict[str, Callable[..., Any]] = {
     "mse": functional.mse_loss,
@@ -40,6 +40,63 @@ def test_losses_of_items_follow_the_cpu(device: Any, name: str, dtype: Any) -> N
             if shape == (33, 5):  # of another order than the target
                 x = x.t().contiguous().t()
             follow(lambda a, b, r=reduction: LOSSES[name](a, b, reduction=r), x, y, device, dtype)
+
+
+MARGINS = ((7, 12_610), (70, 33), (3, 5), (1, 1), (5,), (0, 4), (2, 17_003))
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_margins_follow_the_cpu(anywhere: Any, dtype: Any, p: int, weighted: bool) -> None:
+    torch.manual_seed(0)
+    for shape in MARGINS:
+        x, classes = torch.randn(shape).to(dtype), shape[-1]
+        target = torch.randint(0, classes, shape[:-1])
+        weight = torch.rand(classes).to(dtype) if weighted else None
+        for reduction in ("mean", "sum", "none"):
+            if not x.numel():  # what the CPU returns of no rows was not written
+                there = x.to(place(anywhere))
+                loss = functional.multi_margin_loss(there, target.to(there.device))
+                assert loss.isnan()
+                continue
+
+            def loss_of(x: Any, r: str = reduction, t: Any = target, w: Any = weight) -> Any:
+                w = None if w is None else w.to(x.device, x.dtype)
+                given = {"p": p, "margin": 0.7, "weight": w, "reduction": r}
+                return functional.multi_margin_loss(x, t.to(x.device), **given)
+
+            torch.ocl.reset_fallbacks()
+            exact = run(loss_of, [x.double()], 1)  # the CPU adds up a row's floats one by one
+            wide = functional.pad(x.to(place(anywhere)), (3, 2))
+            for given in (x.to(place(anywhere)), wide[..., 3 : 3 + classes]):
+                found = run(loss_of, [given], 1)
+                errors = [relative(o.double(), t) for o, t in zip(found, exact, strict=True)]
+                assert max(errors) <= 2 * TOLERANCES[dtype]
+            assert torch.ocl.fallbacks() == {}
+
+
+def test_margins_are_a_launch_each_way(device: Any) -> None:
+    x = torch.randn(40, 70, device=place(device), requires_grad=True)
+    target = torch.randint(0, 70, (40,)).to(x.device)
+    functional.multi_margin_loss(x, target, reduction="none")
+    with torch.ocl.profile(file=None) as seen:
+        loss = functional.multi_margin_loss(x, target, reduction="none")
+    assert [command.name for command in seen.commands] == ["multi_margin_fwd_rows"]
+    with torch.ocl.profile(file=None) as seen:
+        torch.autograd.grad(loss, x, torch.ones_like(loss))
+    assert [c.name for c in seen.commands][1:] == ["multi_margin_bwd_rows"]
+
+
+@pytest.mark.parametrize("label", [5, -1])
+def test_a_margins_target_that_is_no_class_is_noted(device: Any, label: int) -> None:
+    x = torch.randn(2, 5, device=place(device))
+    functional.multi_margin_loss(x, torch.tensor([0, label], device=x.device))
+    with pytest.raises(torch.AcceleratorError, match="multi_margin_loss: target out of range"):
+        torch.ocl.synchronize()
+    with pytest.raises(RuntimeError, match="target tensor should be 1-D"):
+        functional.multi_margin_loss(x, torch.tensor([0], device=x.device))
 
 
 @pytest.mark.sampled(1)

@@ -16,12 +16,6 @@ BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3, torch.
 SHAPES = ((7, 549), (3, 5, 64), (1, 4_099), (70, 31), (2, 1), (9, 1_024))
 
 
-@pytest.fixture(params=["own", "gpu"])
-def anywhere(request: Any, device: Any) -> Any:
-    """The device with its own geometry and with a GPU's."""
-    return device if request.param == "own" else request.getfixturevalue("as_gpu")
-
-
 def exact(x: Any, y: Any, dim: int, eps: float = 1e-8) -> Any:
     """Return the cosines of doubles, in x's dtype."""
     return functional.cosine_similarity(x.cpu().double(), y.cpu().double(), dim, eps).to(x.dtype)

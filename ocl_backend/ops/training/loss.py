@@ -225,26 +225,6 @@ def _shared_out(
     return in_groups((kind.inner, rows), limits)
 
 
-def multi_margin_loss_backward(
-    grad: Tensor,
-    x: Tensor,
-    target: Tensor,
-    p: float,
-    margin: float,
-    weight: Tensor | None = None,
-    reduction: int = 1,
-) -> Tensor:
-    """Return the gradient of x [rows?, classes], whose row's class is target [rows?]."""
-    rows, labels = _rows(x), target.reshape(-1, 1)
-    excess = margin - rows.gather(1, labels) + rows
-    slope = (excess > 0).to(x.dtype) * (2 * excess if p == 2 else 1)
-    if weight is not None:
-        slope = slope * weight[labels]
-    slope = slope.scatter(1, labels, 0)
-    slope = slope.scatter(1, labels, -slope.sum(1, keepdim=True))
-    return _shared(grad, slope, reduction).view(x.shape)
-
-
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Return the loss of x [rows?, classes], and 1 where a class is among its row's.
 
@@ -297,8 +277,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "nll_loss_backward.grad_input": nll_loss_backward_out,
     "nll_loss2d_forward": nll_loss2d,
     "nll_loss2d_backward": nll_loss2d_backward,
-    "multi_margin_loss_backward": multi_margin_loss_backward,
-    "multi_margin_loss_backward.grad_input": into(multi_margin_loss_backward, "grad_input"),
     "multilabel_margin_loss_forward": multilabel_margin_loss,
     "multilabel_margin_loss_forward.output": into(multilabel_margin_loss, "output", "is_target"),
     "multilabel_margin_loss_backward": multilabel_margin_loss_backward,
