@@ -75,7 +75,7 @@ def multi_margin_loss_backward(
 
 def _check(x: Tensor, target: Tensor, p: float, weight: Tensor | None) -> None:
     rows, classes = _matrix(x)
-    fits = x.dim() in (1, 2) and classes and target.numel() == rows and target.dim() < 2
+    fits = x.dim() <= 2 and classes and target.numel() == rows and target.dim() < 2
     if not fits:
         raise RuntimeError(f"multi_margin_loss of {[*x.shape]} at {[*target.shape]}")
     if p not in (1, 2):
