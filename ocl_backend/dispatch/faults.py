@@ -77,6 +77,7 @@ RULES: dict[str, FaultRule] = {
     ),
     "nll_loss": FaultRule(IndexError, "Target {index} is out of bounds.", noun="target"),
     "multi_margin_loss": FaultRule(RuntimeError, "target out of range", noun=""),
+    "multilabel_margin_loss": FaultRule(RuntimeError, "target out of range", noun=""),
     "bernoulli": FaultRule(
         RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
     ),

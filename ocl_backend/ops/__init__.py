@@ -68,6 +68,7 @@ MODULES = (
     "sparse.conversions",
     "training.loss",
     "training.margin_losses",
+    "training.label_margins",
     "training.ctc",
     "training.pointwise_losses",
     "training.optim",

@@ -42,6 +42,17 @@ def test_losses_of_items_follow_the_cpu(device: Any, name: str, dtype: Any) -> N
             follow(lambda a, b, r=reduction: LOSSES[name](a, b, reduction=r), x, y, device, dtype)
 
 
+def follow_doubles(device: Any, loss_of: Callable[[Any], Any], x: Any) -> None:
+    """Fail where a loss or its gradient is none of doubles: the CPU adds up floats one by one."""
+    torch.ocl.reset_fallbacks()
+    exact, there = run(loss_of, [x.double()], 1), x.to(place(device))
+    for given in (there, functional.pad(there, (3, 2))[..., 3 : 3 + x.shape[-1]]):
+        found = run(loss_of, [given], 1)
+        errors = [relative(o.double(), t) for o, t in zip(found, exact, strict=True)]
+        assert max(errors) <= TOLERANCES[x.dtype]
+    assert torch.ocl.fallbacks() == {}
+
+
 MARGINS = ((7, 12_610), (70, 33), (3, 5), (1, 1), (5,), (0, 4), (2, 17_003))
 
 
@@ -67,14 +78,7 @@ def test_margins_follow_the_cpu(anywhere: Any, dtype: Any, p: int, weighted: boo
                 given = {"p": p, "margin": 0.7, "weight": w, "reduction": r}
                 return functional.multi_margin_loss(x, t.to(x.device), **given)
 
-            torch.ocl.reset_fallbacks()
-            exact = run(loss_of, [x.double()], 1)  # the CPU adds up a row's floats one by one
-            wide = functional.pad(x.to(place(anywhere)), (3, 2))
-            for given in (x.to(place(anywhere)), wide[..., 3 : 3 + classes]):
-                found = run(loss_of, [given], 1)
-                errors = [relative(o.double(), t) for o, t in zip(found, exact, strict=True)]
-                assert max(errors) <= 2 * TOLERANCES[dtype]
-            assert torch.ocl.fallbacks() == {}
+            follow_doubles(anywhere, loss_of, x)
 
 
 def test_margins_are_a_launch_each_way(device: Any) -> None:
@@ -87,6 +91,36 @@ def test_margins_are_a_launch_each_way(device: Any) -> None:
     with torch.ocl.profile(file=None) as seen:
         torch.autograd.grad(loss, x, torch.ones_like(loss))
     assert [c.name for c in seen.commands][1:] == ["multi_margin_bwd_rows"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_margins_of_several_labels_follow_the_cpu(anywhere: Any, dtype: Any) -> None:
+    torch.manual_seed(0)
+    for shape in ((6, 70), (3, 5), (9,), (1, 1), (4, 1_030)):
+        x, target = torch.randn(shape).to(dtype), torch.randint(0, shape[-1], shape)
+        cuts = torch.randint(0, min(shape[-1], 9) + 1, (*shape[:-1], 1))
+        target[torch.arange(shape[-1]).expand(shape) >= cuts] = -1  # some rows name none, or twice
+        for reduction in ("mean", "sum", "none"):
+
+            def loss_of(x: Any, r: str = reduction, t: Any = target) -> Any:
+                return functional.multilabel_margin_loss(x, t.to(x.device), reduction=r)
+
+            follow_doubles(anywhere, loss_of, x)
+
+
+def test_margins_of_several_labels_are_few_launches(device: Any) -> None:
+    x = torch.randn(40, 70, device=place(device), requires_grad=True)
+    target = torch.randint(-1, 70, (40, 70)).to(x.device)
+    functional.multilabel_margin_loss(x, target)
+    with torch.ocl.profile(file=None) as seen:
+        loss = functional.multilabel_margin_loss(x, target)
+    assert [c.name for c in seen.commands] == ["label_margins_fwd_kernel", "reduce_mean"]
+    with torch.ocl.profile(file=None) as seen:
+        torch.autograd.grad(loss, x, torch.ones_like(loss))
+    assert [c.name for c in seen.commands][1:] == ["label_margins_bwd_kernel"]
+    functional.multilabel_margin_loss(x, torch.full_like(target, 70))
+    with pytest.raises(torch.AcceleratorError, match="multilabel_margin_loss: target out of range"):
+        torch.ocl.synchronize()
 
 
 @pytest.mark.parametrize("label", [5, -1])
