@@ -16,6 +16,7 @@ from tests.ocl_backend.cpu_twin import place, relative, run
 LOSSES: dict[str, Callable[..., Any]] = {
     "mse": functional.mse_loss,
     "l1": functional.l1_loss,
+    "soft_margin": functional.soft_margin_loss,
     "smooth_l1": lambda x, y, **kwargs: functional.smooth_l1_loss(x, y, beta=1.5e-2, **kwargs),
     "huber": lambda x, y, **kwargs: functional.huber_loss(x, y, delta=0.3, **kwargs),
     "cross_entropy": functional.binary_cross_entropy,
@@ -25,7 +26,7 @@ LOSSES: dict[str, Callable[..., Any]] = {
     ),
 }
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float64: 1e-9}
-FEW = {"mse": 1, "smooth_l1": 1, "huber": 1, "with_logits": 1}
+FEW = {"mse": 1, "soft_margin": 1, "smooth_l1": 1, "huber": 1, "with_logits": 1}
 """Launches forward, of one piece."""
 
 
