@@ -18,6 +18,7 @@ from ocl_backend.dispatch import walked
 from ocl_backend.fusion import held
 from ocl_backend.ops.image import padding
 from ocl_backend.ops.norm import nested_layer_norm, rms_norm
+from ocl_backend.ops.reduce import similarity
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
@@ -46,6 +47,7 @@ def _open() -> None:
     recurrent_network.register()
     rms_norm.register()
     padding.register()
+    similarity.register()
     attention.describe()
     sharding.register()
     optim.prefer_fused()

@@ -76,9 +76,12 @@ RULES: dict[str, FaultRule] = {
         RuntimeError, "Number of elements of source < number of ones in mask"
     ),
     "nll_loss": FaultRule(IndexError, "Target {index} is out of bounds.", noun="target"),
+    "multi_margin_loss": FaultRule(RuntimeError, "target out of range", noun=""),
+    "multilabel_margin_loss": FaultRule(RuntimeError, "target out of range", noun=""),
     "bernoulli": FaultRule(
         RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
     ),
+    "poisson": FaultRule(RuntimeError, "invalid Poisson rate, expected rate to be non-negative"),
     "multinomial": FaultRule(
         RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"
     ),

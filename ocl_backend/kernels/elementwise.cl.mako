@@ -10,7 +10,9 @@ width     items per vector
 steps     vectors each work-item handles, a work-group's width apart; 0: the whole dimension
 alone     whether a work-group is one work-item
 index     type of sizes and strides: int where every item index fits, else long
-block     width -> statements for that many items
+block     width, ahead -> statements for that many items, which `ahead` are loaded already
+ahead     None, or what loads all vectors of a work-item before it computes with the first: tests of
+          alignment, declarations, and the statements of a step
 accessors macros for operands that the body addresses itself
 
 Dimension 0 is the innermost one and is walked without a division; a row, which is all other
@@ -33,6 +35,30 @@ ${rows}    ${line}
 % endfor
 ${rows}}
 % else:
+% if ahead:
+<% tests, arrays, loads = ahead %>\
+${rows}const INDEX step_apart = (INDEX)get_local_size(0) * ${width};
+${rows}if (start + ${steps - 1} * step_apart + ${width} <= size_0
+${rows}    && ${" && ".join(tests)}) {
+% for line in arrays:
+${rows}    ${line}
+% endfor
+${rows}    #pragma unroll
+${rows}    for (int step = 0; step < ${steps}; ++step) {
+${rows}        const INDEX inner = start + step * step_apart;
+% for line in loads:
+${rows}        ${line}
+% endfor
+${rows}    }
+${rows}    #pragma unroll
+${rows}    for (int step = 0; step < ${steps}; ++step) {
+${rows}        const INDEX inner = start + step * step_apart;
+% for line in block(width, True):
+${rows}        ${line}
+% endfor
+${rows}    }
+${rows}} else
+% endif
 ${rows}for (int step = 0; step < ${steps}; ++step) {
 ${rows}    INDEX inner = start + step * (INDEX)get_local_size(0) * ${width};
 ${rows}    if (inner + ${width} <= size_0) {

@@ -7,8 +7,6 @@ ranges (a `position` is an index without a buffer).
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -19,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dtypes import DType, dtype_of, encode
-from ocl_backend.kernels import complex_pairs, vectors
+from ocl_backend.kernels import vectors
 from ocl_backend.kernels.accessors import accessors, at_once
 from ocl_backend.kernels.dimensions import (
     Dimensions,
@@ -28,6 +26,7 @@ from ocl_backend.kernels.dimensions import (
     collapse,
     with_long_rows,
 )
+from ocl_backend.kernels.item_blocks import block_of_items, loads_ahead
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Varying, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -41,6 +40,9 @@ CHUNK = 4096
 
 SHORT_ROW = 8
 """Items of a row that a processor walks as a row, though items of an operand lie apart."""
+
+AHEAD = 4
+"""Vectors that a work-item of a GPU loads before it computes, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ class ItemSharing:
         width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
         across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
         steps = 4 if width == kernel.work == 1 and layout.inner >= 64 * group else 1
+        if width > 1 and kernel.work == 1 and layout.inner >= AHEAD * width * group:
+            steps = _vectors_ahead(kernel, layout, width, limits)
         # one row has no second dimension: more work-items along it would walk the row again
         down = group // across if layout.rows > 1 else 1
         return ItemSharing(width, (across, down), steps, 1)
@@ -182,6 +186,17 @@ def _gpu_width(kernel: Kernel, layout: Dimensions) -> int:
     begins = [step for steps in layout.strides if steps[-1] == 1 for step in steps[:-1]]
     whole = [layout.inner, *begins] if layout.rows > 1 else []
     return vectors.width_at_once((operand.type for operand in kernel.operands), whole)
+
+
+def _vectors_ahead(kernel: Kernel, layout: Dimensions, width: int, limits: Limits) -> int:
+    """Return how many vectors a GPU's work-item loads at once: together as wide as an access.
+
+    A vector of four 16-bit items is half an access, and half as many bytes are on their way.
+    """
+    widest = max(operand.type.item_bytes for operand in kernel.operands)
+    steps = min(AHEAD, vectors.ACCESS_BYTES // (width * widest))
+    busy = layout.inner * layout.rows // (width * vectors.busy_items(limits))
+    return max(1, min(steps, 1 << busy.bit_length() >> 1))
 
 
 Run = Callable[..., None]
@@ -316,76 +331,14 @@ def source(
         if operand.role != "position":
             piece = at_once(operand, alone)
             widths[operand.type] = max(widths.get(operand.type, width), piece)
+    has_ahead = not alone and width > 1 and steps > 1
     return render(
         "elementwise", package="ocl_backend", kernel=kernel,
         prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
         width=width, steps=steps, index="long" if wide else "int", alone=alone,
-        block=lambda width: block_of_items(kernel, inner, width),
+        block=lambda width, ahead=False: block_of_items(kernel, inner, width, ahead),
+        ahead=loads_ahead(kernel, inner, width, steps) if has_ahead else None,
         accessors=accessors(kernel, alone),
     )  # fmt: skip
-
-
-def block_of_items(kernel: Kernel, inner: Sequence[str], width: int) -> list[str]:
-    """Return the statements that load, compute and store `width` items.
-
-    Args:
-        kernel: what is computed.
-        inner: how each operand moves, as `source` takes it.
-        width: items of a vector.
-    """
-    lines = []
-    walked = list(zip(kernel.operands, inner, strict=True))
-    for operand, kind in walked:
-        value = operand.value or kernel.value
-        stride = f"{operand.name}_stride_0" if kind == "s" else kind
-        moved = {"0": "", "1": " + inner", "-1": " - inner", "s": f" + inner * {stride}"}
-        at = f"{operand.name}_row{moved[kind]}"
-        if operand.role == "position":
-            lines.append(f"const long {operand.name} = {at};")
-            continue
-        lines.append(f"const INDEX {operand.name}_at = {at};")
-        if operand.is_pair and operand.role == "input":
-            lines += complex_pairs.load(operand.type, operand.name, stride, width)
-        elif operand.role in ("input", "inout"):
-            value = kernel.value if operand.role == "inout" else value
-            raw = vectors.load(
-                operand.type, f"{operand.name}_data", f"{operand.name}_at", stride, width
-            )
-            converted = vectors.convert(operand.type.value, value, raw, width)
-            lines.append(f"const {vectors.vector(value, width)} {operand.name} = {converted};")
-    lines += [_scalar(scalar, kernel.value, width) for scalar in kernel.scalars]
-    lines += _body(kernel, width)
-    for operand, kind in walked:
-        if operand.role in ("output", "inout"):
-            lines += _store(operand, kernel, kind, width)
-    return lines
-
-
-def _store(operand: Operand, kernel: Kernel, kind: str, width: int) -> list[str]:
-    value = operand.value or kernel.value
-    stride = f"{operand.name}_stride_0" if kind == "s" else kind
-    if operand.is_pair:
-        return complex_pairs.store(operand.type, operand.name, stride, width)
-    name = f"{operand.name}_item"
-    stored = vectors.to_dtype(operand.type, value, operand.result or operand.name, width)
-    kept = vectors.vector(operand.type.value, width)
-    writes = vectors.store(
-        operand.type, f"{operand.name}_data", f"{operand.name}_at", stride, name, width
-    )
-    return [f"const {kept} {name} = {stored};", *writes]
-
-
-def _scalar(scalar: Scalar, value: str, width: int) -> str:
-    given = f"{scalar.name}_given"
-    if scalar.value == "double":
-        given = f"as_double({given})"
-    kept = vectors.vector(value, width) if scalar.value == value else scalar.value
-    return f"const {kept} {scalar.name} = ({kept})({given});"
-
-
-def _body(kernel: Kernel, width: int) -> list[str]:
-    """Return the body with `T` replaced and floating literals in the kernel's precision."""
-    text = re.sub(r"\bR\b", vectors.vector(kernel.truth, width), kernel.body)
-    return textwrap.dedent(vectors.in_type(text, kernel.value, width)).strip().splitlines()

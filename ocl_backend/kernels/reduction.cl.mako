@@ -53,12 +53,30 @@ ${pad}for (INDEX row = first_row${" + (lane >> across_bits)" if shared else ""};
 ${take_apart(pad + "    ", "row", "reduced", reduced, [("source", "source_at")])}\
 ${pad}    INDEX i = first_item + ${first_of(dense)};
 % if unroll > 1:
-${pad}    // the end by itself on one side: else compilers cannot count, and test after each load
-${pad}    #pragma unroll ${unroll}
-${pad}    for (; i < last_item - ${dense - 1}; i += ${items_apart(dense)}) {
+${pad}    const INDEX whole = last_item${f" - (last_item - first_item) % {dense}" if dense > 1 else ""};
+${pad}    const INDEX apart = ${items_apart(dense)};
+${pad}    while (whole - i > ${unroll - 1} * apart) {
+${pad}        #pragma unroll
+${pad}        for (int k = 0; k < ${unroll}; ++k, i += apart) {
+${item(pad + "            ", width, "acc")}\
+${pad}        }
+${pad}    }
+${pad}    // beyond the end the last item is read again: a load under a condition would wait for it
+${pad}    if (i < whole) {
+${pad}        #pragma unroll
+${pad}        for (int k = 0; k < ${unroll}; ++k) {
+${pad}            const INDEX inside = min(i + k * apart, whole - ${dense});
+${item(pad + "            ", width, "next", "inside", "acc")}\
+${pad}            acc = i + k * apart < whole ? next : acc;
+${pad}        }
+${pad}    }
+% if dense > 1:
+${pad}    for (i = whole + ${first_of(1)}; i < last_item; i += ${items_apart(1)}) {
+${item(pad + "        ", 1, "tail")}\
+${pad}    }
+% endif
 % else:
 ${pad}    for (; i + ${dense} <= last_item; i += ${items_apart(dense)}) {
-% endif
 ${item(pad + "        ", width, "acc")}\
 ${pad}    }
 % if dense > 1:
@@ -66,18 +84,20 @@ ${pad}    for (; i < last_item; ++i) {
 ${item(pad + "        ", 1, "tail")}\
 ${pad}    }
 % endif
+% endif
 ${pad}}
 </%def>\
-<%def name="item(pad, width, acc)">
-<% at = "source_reduced + i * source_item" if width == 1 or columns else "source_reduced + i" %>\
+<%def name="item(pad, width, acc, i='i', before='')">
+## combines item i, or the vector that begins there, with `before` into a new `acc`; or with acc
+<% at = f"source_reduced + {i} * source_item" if width == 1 or columns else f"source_reduced + {i}" %>\
 % if "position" in map:
-${pad}const long position = (long)row * items + i;
+${pad}const long position = (long)row * items + ${i};
 % endif
 ${pad}const ${typed("X", width)} x = ${load(source, "source_data", at, width, True)};
 % if other:
 ${pad}const ${typed("X", width)} y = ${load(other, "other_data", at, width, True)};
 % endif
-${pad}${acc} = combine_${width}(${acc}, ${typed(map, width).replace("center", "center.s0" if acc == "tail" else "center")});
+${pad}${f"const {typed('T', width)} " if before else ""}${acc} = combine_${width}(${before or acc}, ${typed(map, width).replace("center", "center.s0" if acc == "tail" else "center")});
 </%def>\
 <%
     # what a work-item has of an output in the end
@@ -207,13 +227,17 @@ ${span("        ", width, width // together)}\
 % endif
 % if shared:
         partial[get_local_id(0)] = total;
-        for (int reach = 1 << lane_bits >> 1; reach > 0; reach /= 2) {
+        // four at a time: half as many barriers as by pairs
+        for (int reach = 1 << lane_bits; reach > 1;) {
+            const int next = max(reach >> 2, 1);
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (lane < reach)
-                partial[get_local_id(0)] =
-                    combine_${together}(partial[get_local_id(0)], partial[get_local_id(0) + ${"(reach << apart_bits)" if columns else "reach"}]);
+            if (lane < next) {
+                for (int other = next; other < reach; other += next)
+                    total = combine_${together}(total, partial[get_local_id(0) + ${"(other << apart_bits)" if columns else "other"}]);
+                partial[get_local_id(0)] = total;
+            }
+            reach = next;
         }
-        total = partial[get_local_id(0)];
         if (lane > 0 || number >= outputs)
             continue;
 % endif

@@ -25,9 +25,11 @@ GROUP = 256
 """Most work-items of a group on GPUs."""
 GROUPS_PER_UNIT = 16
 """Work-groups per compute unit of a GPU: twice what it holds, so that all units end together."""
+BUSY_GROUPS = 4
+"""Work-groups that keep a compute unit of a GPU busy if their work-items have batches of loads."""
 VECTORS = 4
-"""Vector loads that a GPU work-item keeps in flight (twice as many for 2-byte types). A row with
-fewer gets no work-item of its own."""
+"""Vector loads that a GPU work-item keeps in flight (twice as many where they are not as wide as a
+load can be). A row with fewer gets no work-item of its own."""
 LINE = 8
 """Neighbouring vectors of a row that fill whole lines of memory. A group has at least as many
 columns, so that no line is read twice."""
@@ -140,7 +142,9 @@ def _on_gpu(
     columns = _dense(kept) and reduced.strides[0][-1] != 1
     width = _width(kept, reduced, reading, columns)
     terms = prod(reduced.sizes)
-    group = min(GROUP, limits.max_work_group)
+    group, room = min(GROUP, limits.max_work_group), limits.compute_units * GROUPS_PER_UNIT
+    is_full = width * reading.dtype.item_bytes == vectors.ACCESS_BYTES
+    loads = VECTORS if is_full else 2 * VECTORS
     if columns:
         # where nothing else fills the device, lanes do
         side = min(LINE if whole else WARP, _power(kept.inner // width))
@@ -148,19 +152,51 @@ def _on_gpu(
         items, outputs = terms * width * (group // lanes), prod(kept.sizes) // width
         across = min(lanes, _power(reduced.inner))
     else:
-        lanes = min(group, _power(terms // (VECTORS * width)))
         items, outputs = terms, prod(kept.sizes)
-        across = min(lanes, _across(ceil_div(reduced.inner, width)))
-    room = limits.compute_units * GROUPS_PER_UNIT // max(1, ceil_div(outputs * lanes, group))
+        share = limits.compute_units * BUSY_GROUPS * GROUP // max(1, outputs)
+        lanes, across = along_rows(reduced, width, loads, group, share)
+    room //= max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
     if not whole:
         pieces = max(pieces, terms // (CHAIN * lanes * (1 if columns else width)))
     row_spans, item_spans = _spans(reduced, pieces)
+    own = ceil_div(reduced.inner, item_spans * across * (1 if columns else width))
     return Arrangement(
-        kept, reduced, columns, width, lanes, across, group,
-        unroll=VECTORS if width * reading.dtype.item_bytes == vectors.ACCESS_BYTES else 2 * VECTORS,
+        kept, reduced, columns, width, lanes, across, group, unroll=in_flight(own, loads),
         row_spans=row_spans, item_spans=item_spans,
     )  # fmt: skip
+
+
+def in_flight(own: int, most: int) -> int:
+    """Return how many loads of a work-item are in flight together: batches of the same size.
+
+    Args:
+        own: loads of a work-item.
+        most: loads of a batch.
+    """
+    return ceil_div(own, ceil_div(own, most))
+
+
+def along_rows(
+    reduced: Dimensions, width: int, loads: int, group: int, share: int
+) -> tuple[int, int]:
+    """Return the lanes of an output of a GPU, and how many of them lie along its dense rows.
+
+    Args:
+        reduced: dimensions that go.
+        width: items of a load.
+        loads: that a work-item keeps in flight.
+        group: work-items of a group.
+        share: work-items for each output with which all outputs keep the device busy.
+    """
+    terms = prod(reduced.sizes)
+    lanes = min(group, _power(terms // (VECTORS * width)))
+    if reduced.rows > 1:
+        return lanes, min(lanes, _across(ceil_div(reduced.inner, width)))
+    if lanes > LINE:
+        # few lanes of many loads, where outputs keep the device busy: adding up costs barriers
+        lanes = max(LINE, min(lanes, _power(terms // (loads * width)), _power(share + 1) // 2))
+    return lanes, lanes
 
 
 def _dense(kept: Dimensions) -> bool:

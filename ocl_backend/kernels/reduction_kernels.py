@@ -225,7 +225,7 @@ def _launch(device: int, spec: Spec, layout: Arrangement, piece: int) -> KernelL
         layout.kept.reach + layout.reduced.reach, prod(spec.shape), piece * GROUP,
         layout.item_spans * layout.item_span,
     )  # fmt: skip
-    wide = reach >= 2**31 - CPU_PIECE
+    wide = reach >= 2**31 - 4 * CPU_PIECE
     kept = layout.kept.sizes[:-1] if layout.columns else layout.kept.sizes
     text = _source(
         spec.reduction, spec.item, spec.value, spec.dtypes, max(len(kept), 1),

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
-from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, block_of_items
+from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar
+from ocl_backend.kernels.item_blocks import block_of_items
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, Pointer, prepare
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div

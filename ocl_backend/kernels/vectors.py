@@ -187,6 +187,17 @@ def are_aligned(addresses: Iterable[float]) -> bool:
     return not any(address % ACCESS_BYTES for address in addresses)
 
 
+def is_aligned(dtype: DType, name: str, width: int) -> str:
+    """Return the test of whether a GPU may read or write `width` items at a pointer at once.
+
+    Args:
+        dtype: of the items.
+        name: of the pointer.
+        width: items.
+    """
+    return f"(size_t)({name}) % {width * dtype.item_bytes} == 0"
+
+
 def width_at_once(types: Iterable[DType], steps: Iterable[int]) -> int:
     """Return the most items of one access of a GPU, of each type, that divide all `steps`."""
     types, steps = list(types), list(steps)
@@ -196,27 +207,27 @@ def width_at_once(types: Iterable[DType], steps: Iterable[int]) -> int:
     return 1
 
 
-def _load_dense(dtype: DType, name: str, at: str, width: int, is_aligned: bool) -> str:
+def _load_dense(dtype: DType, name: str, at: str, width: int, aligned: bool) -> str:
     """Return the expression that reads `width` neighbours as they are stored.
 
     `vload4` promises an item's alignment alone, and compilers for GPUs make four loads of it.
     """
     half = dtype.storage == "half"
     anywhere = f"vload{'_half' if half else ''}{width}(0, {name} + {at})"
-    if is_aligned and dtype is BFLOAT16 and width * dtype.item_bytes == ACCESS_BYTES:
+    if aligned and dtype is BFLOAT16 and width * dtype.item_bytes == ACCESS_BYTES:
         return f"as_ushort{width}(*(const __global uint4 *)({name} + {at}))"
     if not at_once(dtype, width):
         return anywhere
-    aligned = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"
+    whole = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"
     if half:
-        aligned = f"vloada_half{width}(0, {name} + {at})"
-    if is_aligned:
-        return aligned
-    return f"({_is_aligned(dtype, name, width)} ? {aligned} : {anywhere})"
+        whole = f"vloada_half{width}(0, {name} + {at})"
+    if aligned:
+        return whole
+    return f"({is_aligned(dtype, name, width)} ? {whole} : {anywhere})"
 
 
 def _store_dense(
-    dtype: DType, name: str, at: str, value: str, width: int, is_aligned: bool
+    dtype: DType, name: str, at: str, value: str, width: int, aligned: bool
 ) -> list[str]:
     """Return the statements that write `value`, as it is stored, to neighbours."""
     half = dtype.storage == "half"
@@ -224,17 +235,13 @@ def _store_dense(
     anywhere = f"vstore{suffix}({value}, 0, {name} + {at});"
     if not at_once(dtype, width):
         return [anywhere]
-    aligned = f"*(__global {vector(dtype.storage, width)} *)({name} + {at}) = {value};"
+    whole = f"*(__global {vector(dtype.storage, width)} *)({name} + {at}) = {value};"
     if half:
-        aligned = f"vstorea{suffix}({value}, 0, {name} + {at});"
-    if is_aligned:
-        return [aligned]
-    test = _is_aligned(dtype, name, width)
-    return [f"if ({test})", f"    {aligned}", "else", f"    {anywhere}"]
-
-
-def _is_aligned(dtype: DType, name: str, width: int) -> str:
-    return f"(size_t)({name}) % {width * dtype.item_bytes} == 0"
+        whole = f"vstorea{suffix}({value}, 0, {name} + {at});"
+    if aligned:
+        return [whole]
+    test = is_aligned(dtype, name, width)
+    return [f"if ({test})", f"    {whole}", "else", f"    {anywhere}"]
 
 
 def to_dtype(dtype: DType, value_type: str, value: str, width: int) -> str:

@@ -24,6 +24,12 @@ def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     batch_norm.rule_of.cache_clear()
 
 
+@pytest.fixture(params=["own", "gpu"])
+def anywhere(request: Any, device: Any) -> Any:
+    """The device with its own geometry and with a GPU's."""
+    return device if request.param == "own" else request.getfixturevalue("as_gpu")
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Ctrl-C raises: a process that a shell starts in its background ignores it."""

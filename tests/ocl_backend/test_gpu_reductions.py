@@ -104,8 +104,12 @@ def arranged(shape: Any, dims: Any, dtype: Any, aligned: bool = True) -> Arrange
     [
         ((1 << 27,), (0,), torch.float32, False, 4, 256, 132 * 16),
         ((1 << 27,), (0,), torch.float64, False, 2, 256, 132 * 16),
-        ((4_096, 1_024), (1,), torch.float32, False, 4, 64, 1),
-        ((4_096, 1_023), (1,), torch.float32, False, 1, 256, 1),
+        ((4_096, 1_024), (1,), torch.float32, False, 4, 32, 1),
+        ((4_096, 1_023), (1,), torch.float32, False, 1, 32, 1),
+        ((21_397, 549), (1,), torch.float32, False, 1, 8, 1),
+        ((21_397, 549), (1,), torch.bfloat16, False, 1, 8, 1),
+        ((64, 549), (1,), torch.float32, False, 1, 128, 1),
+        ((1 << 16, 33), (1,), torch.float32, False, 1, 8, 1),
         ((1 << 17, 1_024), (0,), torch.bfloat16, True, 4, 8, 264),
         ((1 << 17, 64), (0,), torch.float32, True, 4, 16, 1_024),
         ((1 << 17, 63), (0,), torch.float32, True, 1, 8, 512),
@@ -129,6 +133,27 @@ def test_every_unit_of_a_gpu_has_vectors_to_read(
 @pytest.mark.parametrize(("inner", "across"), [(12_544, 256), (784, 32), (196, 8), (48, 8), (8, 2)])
 def test_lanes_along_a_row_have_several_vectors(inner: int, across: int) -> None:
     assert arranged((64, 64, inner), (0, 2), torch.float32).across == across
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("items", [32, 100, 549, 1_024, 1_771, 4_095])
+def test_lanes_of_a_row_load_batches_all_of_them(items: int, dtype: Any) -> None:
+    """No lane is idle, and what it loads are batches of loads that are in flight together."""
+    found = arranged((20_000, items), (1,), dtype)
+    own = items / (found.lanes * found.width)
+    assert found.across == found.lanes <= 8
+    assert min(3, own) <= found.unroll <= 8
+    batches = -(-own // found.unroll)
+    assert (batches - 1) * found.unroll < own
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("items", [8, 31, 33, 64, 129, 549, 1_030, 4_095])
+def test_rows_of_middle_length(as_gpu: Any, dtype: Any, items: int) -> None:
+    x = few(dtype, 37, items)
+    agree(as_gpu, lambda x: (x.sum(1), x.amax(1), x.argmin(1)), x)
+    if dtype.is_floating_point:
+        agree(as_gpu, lambda x: (x.double().var(1), x.double().norm(dim=1)), x)
 
 
 def test_pieces_are_whole_rounds_of_loads() -> None:

@@ -15,7 +15,7 @@ from torch.optim import Adam
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import collapse
-from ocl_backend.kernels.elementwise import ItemSharing, Kernel, Operand
+from ocl_backend.kernels.elementwise import ItemSharing, Kernel, Operand, source
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, check, place, relative
 
@@ -30,6 +30,16 @@ def test_a_pointwise_operator_at_any_offset(as_gpu: Any, dtype: Any) -> None:
     for start in STARTS:
         agree(as_gpu, lambda a, b, s=start: a[s:9_101] * b[1 : 9_102 - s], a, b)
         agree(as_gpu, lambda a, s=start: a.clone()[s:9_113].logical_not_(), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_several_vectors_that_are_loaded_at_once_at_any_offset(as_gpu: Any, dtype: Any) -> None:
+    items = 8 * 4 * as_gpu.limits.compute_units * 512 + 1_021
+    a, b = (torch.randint(0, 5, (items + 8,)).to(dtype) for _ in range(2))
+    for start in (0, 1, 4):
+        stop = start + items
+        agree(as_gpu, lambda a, b, s=start, e=stop: a[s:e] * b[1 : e - s + 1], a, b)
+        agree(as_gpu, lambda a, b, s=start, e=stop: a.clone()[s:e].add_(b[:items]), a, b)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -129,6 +139,28 @@ def kernel(*dtypes: Any) -> Kernel:
 def test_gpus_take_rows_of_whole_vectors(dtypes: Any, shape: Any, strides: Any, width: int) -> None:
     geometry = ItemSharing.of(collapse(shape, strides), GPU, kernel(*dtypes))
     assert geometry.width == width
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "items", "steps"),
+    [
+        ((torch.float32, torch.float32), 1 << 22, 1),
+        ((torch.float32, torch.bfloat16), 1 << 22, 1),
+        ((torch.bfloat16, torch.bfloat16), 1 << 22, 2),
+        ((torch.float16, torch.float16), 1 << 22, 2),
+        ((torch.uint8, torch.uint8), 1 << 22, 4),
+        ((torch.bfloat16, torch.bfloat16), 1 << 18, 1),
+    ],
+)
+def test_narrow_vectors_are_as_wide_as_an_access_together(
+    dtypes: Any, items: int, steps: int
+) -> None:
+    some, layout = kernel(*dtypes), collapse((items,), ((1,), (1,)))
+    limits = replace(GPU, compute_units=132)
+    assert ItemSharing.of(layout, limits, some).steps == steps
+    text = source(some, 1, ("1", "1"), 4, steps, False)
+    assert (f"t1_ahead[{steps}];" in text) == (steps > 1)
+    assert "_ahead" not in source(some, 1, ("1", "1"), 4, steps, False, alone=True)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ocl_backend.kernels.binning import binned, ends
 TORCH = (
     *("glu", "glu_backward"),
     "unfold_backward",
-    *("channel_shuffle", "multi_margin_loss", "_euclidean_dist", "trace", "isin", "renorm"),
+    *("channel_shuffle", "_euclidean_dist", "trace", "isin", "renorm"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""
 

@@ -26,9 +26,9 @@ Number = int | float
 Generator = torch.Generator | None
 
 PHILOX = """\
-uint4 philox(const ulong seed, const ulong counter)
+uint4 philox_turn(const ulong seed, const ulong counter, const uint turn)
 {
-    uint4 c = (uint4)((uint)counter, (uint)(counter >> 32), 0, 0);
+    uint4 c = (uint4)((uint)counter, (uint)(counter >> 32), turn, 0);
     uint2 key = (uint2)((uint)seed, (uint)(seed >> 32));
     for (int round = 0; round < 10; ++round) {
         const uint high_0 = mul_hi(0xD2511F53u, c.s0), low_0 = 0xD2511F53u * c.s0;
@@ -38,7 +38,13 @@ uint4 philox(const ulong seed, const ulong counter)
     }
     return c;
 }
+
+uint4 philox(const ulong seed, const ulong counter)
+{
+    return philox_turn(seed, counter, 0);
+}
 """
+"""The words of a counter, and those of its further turns."""
 
 DRAW = """\
 // 24 or 53 bits: every value is exact, 1 is never reached

@@ -1,7 +1,4 @@
-"""Negative log likelihood and its gradient, which cross entropy ends in; gradients of margins.
-
-The other losses are torch's own decompositions into pointwise operators and reductions.
-"""
+"""Negative log likelihood and its gradient, which cross entropy ends in."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.dispatch import faults
-from ocl_backend.dispatch.outputs import into, resized
+from ocl_backend.dispatch.outputs import resized
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.memory_formats import dense
 from ocl_backend.kernels.vectors import in_groups
@@ -225,85 +222,10 @@ def _shared_out(
     return in_groups((kind.inner, rows), limits)
 
 
-def multi_margin_loss_backward(
-    grad: Tensor,
-    x: Tensor,
-    target: Tensor,
-    p: float,
-    margin: float,
-    weight: Tensor | None = None,
-    reduction: int = 1,
-) -> Tensor:
-    """Return the gradient of x [rows?, classes], whose row's class is target [rows?]."""
-    rows, labels = _rows(x), target.reshape(-1, 1)
-    excess = margin - rows.gather(1, labels) + rows
-    slope = (excess > 0).to(x.dtype) * (2 * excess if p == 2 else 1)
-    if weight is not None:
-        slope = slope * weight[labels]
-    slope = slope.scatter(1, labels, 0)
-    slope = slope.scatter(1, labels, -slope.sum(1, keepdim=True))
-    return _shared(grad, slope, reduction).view(x.shape)
-
-
-def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """Return the loss of x [rows?, classes], and 1 where a class is among its row's.
-
-    A row of `target`, which has x's shape, names classes up to the first -1.
-    """
-    if x.shape != target.shape or x.dim() > 2 or (x.dim() and not x.shape[-1]):
-        raise RuntimeError(f"inconsistent target size: {[*target.shape]} for {[*x.shape]}")
-    rows, labels = _rows(x), _rows(target)
-    given = (labels >= 0).cumprod(1)
-    is_target = torch.zeros_like(rows).scatter_add_(1, labels.clamp(min=0), given.to(x.dtype)) > 0
-    loss = _excess(rows, labels, is_target).clamp(min=0).sum((1, 2)) / rows.shape[1]
-    marks = is_target.to(x.dtype).view(x.shape)
-    if REDUCTIONS[reduction] == "none":
-        return loss.view(x.shape[:-1]), marks
-    return loss.mean() if REDUCTIONS[reduction] == "mean" else loss.sum(), marks
-
-
-def multilabel_margin_loss_backward(
-    grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
-) -> Tensor:
-    """Return the gradient of x [rows?, classes], as `multilabel_margin_loss` has it."""
-    rows, labels = _rows(x), _rows(target)
-    active = _excess(rows, labels, _rows(is_target) != 0) > 0
-    slope = active.sum(1).to(x.dtype)
-    slope = slope.scatter_add(1, labels.clamp(min=0), -active.sum(2).to(x.dtype))
-    return _shared(grad, slope, reduction).view(x.shape)
-
-
-def _excess(rows: Tensor, labels: Tensor, is_target: Tensor) -> Tensor:
-    """Return by how much each other class comes too near to each label: [rows, labels, classes]."""
-    given = (labels >= 0).cumprod(1).bool()
-    distance = 1 - rows.gather(1, labels.clamp(min=0)).unsqueeze(2) + rows.unsqueeze(1)
-    return torch.where(given.unsqueeze(2) & ~is_target.unsqueeze(1), distance, 0)
-
-
-def _rows(x: Tensor) -> Tensor:
-    """Return x [rows?, classes?] as [rows, classes]."""
-    return x.reshape(-1, x.shape[-1] if x.dim() else 1)
-
-
-def _shared(grad: Tensor, slope: Tensor, reduction: int) -> Tensor:
-    """Return a mean-over-classes loss's gradient from its slopes [rows, classes]."""
-    rows, classes = slope.shape
-    share = classes * (rows if REDUCTIONS[reduction] == "mean" else 1)
-    return grad.reshape(-1, 1) * slope / share
-
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "nll_loss_forward.output": nll_loss_out,
     "nll_loss_backward.grad_input": nll_loss_backward_out,
     "nll_loss2d_forward": nll_loss2d,
     "nll_loss2d_backward": nll_loss2d_backward,
-    "multi_margin_loss_backward": multi_margin_loss_backward,
-    "multi_margin_loss_backward.grad_input": into(multi_margin_loss_backward, "grad_input"),
-    "multilabel_margin_loss_forward": multilabel_margin_loss,
-    "multilabel_margin_loss_forward.output": into(multilabel_margin_loss, "output", "is_target"),
-    "multilabel_margin_loss_backward": multilabel_margin_loss_backward,
-    "multilabel_margin_loss_backward.grad_input": into(
-        multilabel_margin_loss_backward, "grad_input"
-    ),
 }
 """Implementations by aten name."""

@@ -54,6 +54,8 @@ CROSS_ENTROPY = Formula(
 )
 WITH_LOGITS = Formula("((X)(1) - y) * x - ((x < (X)(0) ? x : (X)(0)) - log1p(exp(-fabs(x))))")
 
+SOFT_MARGIN = Formula("log1p(exp(-x * y))", "-y * exp(-x * y) / (exp(-x * y) + (X)(1))")
+
 
 def forward(formula: Formula, x: Tensor, y: Tensor, reduction: int, bound: float = 0) -> Tensor:
     """Return the loss of `x` at the target `y`, which `fits`.
@@ -152,7 +154,7 @@ def _served(name: str, formula: Formula, bound: float) -> dict[str, Callable[...
         return made
 
     def _number(bound: float) -> tuple[float, ...]:
-        return () if name == "mse_loss" else (bound,)
+        return () if name in ("mse_loss", "soft_margin_loss") else (bound,)
 
     return {
         name: loss,
@@ -211,6 +213,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **_served("mse_loss", MSE, 0.0),
     **_served("smooth_l1_loss", SMOOTH_L1, 1.0),
     **_served("huber_loss", HUBER, 1.0),
+    **_served("soft_margin_loss", SOFT_MARGIN, 0.0),
     "binary_cross_entropy": binary_cross_entropy,
     "binary_cross_entropy.out": into(binary_cross_entropy),
     "binary_cross_entropy_backward": binary_cross_entropy_backward,
