@@ -101,7 +101,7 @@ __kernel void ${kernel.name}_rows(
     for (INDEX n = 0; n < rows_per_item; ++n) {
         const INDEX number = first * rows_per_item + n;
 % if shared:
-        // lanes wait for each other: those beyond the rows do the last one's work, and keep nothing
+        // lanes wait for each other: those beyond the rows add up the last row, and write nothing
         const bool is_kept = number < rows;
         const INDEX row = min(number, rows - 1);
 % else:

@@ -65,6 +65,60 @@ def test_gradients_and_transforms_are_torchs(device: Any) -> None:
     agree(device, lambda x, y: functional.cosine_similarity(x, y.double()), x, y)
 
 
+@pytest.mark.parametrize("dtype", list(BOUNDS), ids=str)
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_distances_of_rows(anywhere: Any, dtype: Any, p: float) -> None:
+    torch.manual_seed(0)
+    for shape in SHAPES:
+        x, y = (torch.randn(shape).to(dtype) for _ in "xy")
+        for keepdim in (False, True):
+            given: Any = {"p": p, "eps": 0.01, "keepdim": keepdim}
+            theirs = functional.pairwise_distance(x.double(), y.double(), **given).to(dtype)
+            there = (x.to(place(anywhere)), y.to(place(anywhere)))
+            found = functional.pairwise_distance(*there, **given).cpu()
+            assert found.dtype is dtype
+            torch.testing.assert_close(found, theirs, rtol=3 * BOUNDS[dtype], atol=0)
+    agree(anywhere, lambda x, y: functional.pairwise_distance(x[0], y), *torch.randn(2, 5, 9))
+    agree(anywhere, lambda x, y: functional.pairwise_distance(x[:0], y[:0]), *torch.randn(2, 5, 9))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_cosine_losses(anywhere: Any, dtype: Any) -> None:
+    torch.manual_seed(0)
+    for rows, items in ((70, 33), (3, 549), (1, 4)):
+        x, y = (torch.randn(rows, items).to(dtype) for _ in "xy")
+        target = torch.randint(-1, 2, (rows,))
+        for reduction in ("mean", "sum", "none"):
+            for labels in (target, target.float()):
+                given: Any = {"margin": -0.1, "reduction": reduction}
+                theirs = functional.cosine_embedding_loss(
+                    x.double(), y.double(), labels.double(), **given
+                ).to(dtype)
+                there = (t.to(place(anywhere)) for t in (x, y, labels))
+                found = functional.cosine_embedding_loss(*there, **given)
+                bound = 4 * BOUNDS[dtype]
+                torch.testing.assert_close(found.cpu(), theirs, rtol=bound, atol=bound)
+    nothing = torch.tensor([[float("nan"), 1.0]]).repeat(2, 1)
+    agree(anywhere, lambda x, t: functional.cosine_embedding_loss(x, x, t), nothing, target[:1])
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("pairwise_distance", ["distance_rows"]),
+        ("cosine_embedding_loss", ["cosine_loss_rows", "reduce_mean"]),
+    ],
+)
+def test_comparisons_of_rows_are_few_launches(device: Any, name: str, names: list[str]) -> None:
+    x, y = (torch.randn(50, 124, device=place(device)) for _ in "xy")
+    given = [torch.ones(50, device=x.device)] if name == "cosine_embedding_loss" else []
+    getattr(functional, name)(x, y, *given)
+    with torch.ocl.profile(file=None) as seen:
+        getattr(functional, name)(x, y, *given)
+        torch.ocl.synchronize()
+    assert [command.name for command in seen.commands] == names
+
+
 def test_cosines_are_one_launch(anywhere: Any) -> None:
     x, y = (torch.randn(50, 123, device=place(anywhere)) for _ in "xy")
     with torch.ocl.profile(file=None) as seen:

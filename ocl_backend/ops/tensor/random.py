@@ -44,7 +44,6 @@ uint4 philox(const ulong seed, const ulong counter)
     return philox_turn(seed, counter, 0);
 }
 """
-"""The words of a counter, and those of its further turns."""
 
 DRAW = """\
 // 24 or 53 bits: every value is exact, 1 is never reached

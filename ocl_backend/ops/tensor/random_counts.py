@@ -1,7 +1,7 @@
 """Random counts whose rates or chances are tensors: Poisson's and binomial numbers.
 
 Both reject candidates, so that an item takes several of Philox's words: counter i is item i's, and
-its turns are counted in a word of their own. Few expected events are counted one by one (Devroye
+its turns are counted in another of its words. Few expected events are counted one by one (Devroye
 1986, "Non-Uniform Random Variate Generation", chapter X). Many are drawn by transformed rejection
 with a squeeze (Hörmann 1993, "The transformed rejection method for generating Poisson random
 variables", PTRS; and "The generation of binomial random variates", BTRS). Probabilities are
