@@ -107,10 +107,10 @@ for (int i = 0; i < count_z; ++i) {
 }
 """
 
-TAP = """\
-const bool is_in{t} = item_z[{i}] >= 0 && item_y[{j}] >= 0 && item_x[{k}] >= 0;
-const long tap{t} = item_z[{i}] * x_step_z + item_y[{j}] * x_step_y + item_x[{k}] * x_step_x;
-const T weight{t} = weight_z[{i}] * weight_y[{j}] * weight_x[{k}];
+ROW = """\
+const bool is_in{r} = item_z[{i}] >= 0 && item_y[{j}] >= 0;
+const long row{r} = item_z[{i}] * x_step_z + item_y[{j}] * x_step_y;
+const T weight{r} = weight_z[{i}] * weight_y[{j}];
 """
 CHANNELS = """\
 const long mine = min(share, channels - first);
@@ -119,8 +119,9 @@ SUMS
 }
 """
 SUM = """\
-    if (is_in{t}{if_mine})
-        sum{n} += weight{t} * LOAD_x(x_at + (c + {n}) * x_step_c + tap{t});
+    if (is_in{r} && item_x[{k}] >= 0{if_mine})
+        sum{n} += weight{r} * weight_x[{k}]
+            * LOAD_x(x_at + (c + {n}) * x_step_c + row{r} + item_x[{k}] * x_step_x);
 """
 STORE = "    if (true{if_mine})\n        STORE_y(y_at + (c + {n}) * y_step_c, sum{n});\n"
 FEW = {BILINEAR: 2, NEAREST: 1, BICUBIC: 4}
@@ -136,12 +137,12 @@ def forward(mode: int, volume: bool, at_once: int) -> str:
         at_once: channels whose items are loaded before a result is stored.
     """
     few = FEW[mode]
-    taps = list(product(range(few if volume else 1), range(few), range(few)))
-    located = "".join(TAP.format(t=t, i=i, j=j, k=k) for t, (i, j, k) in enumerate(taps))
+    rows = list(product(range(few if volume else 1), range(few)))
+    located = "".join(ROW.format(r=r, i=i, j=j) for r, (i, j) in enumerate(rows))
     mine = [f" && c + {n} < mine" if n else "" for n in range(at_once)]
     sums = "".join(f"    T sum{n} = 0;\n" for n in range(at_once))
-    for n, t in product(range(at_once), range(len(taps))):
-        sums += SUM.format(n=n, t=t, if_mine=mine[n])
+    for n, r, k in product(range(at_once), range(len(rows)), range(few)):
+        sums += SUM.format(n=n, r=r, k=k, if_mine=mine[n])
     sums += "".join(STORE.format(n=n, if_mine=each) for n, each in enumerate(mine))
     return LOCATE + located + CHANNELS.replace("AT_ONCE", str(at_once)).replace("SUMS\n", sums)
 
