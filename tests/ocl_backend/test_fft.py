@@ -71,7 +71,7 @@ def test_short_rows_of_processors_are_one_launch(device: Any, length: int) -> No
 
 
 class Pair(complex):
-    """OpenCL C's vector of two, as far as butterflies need it."""
+    """OpenCL C's vector of two, with what butterflies need of it."""
 
     @property
     def x(self) -> float:

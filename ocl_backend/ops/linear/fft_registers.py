@@ -55,7 +55,7 @@ class Core(NamedTuple):
     back: Split | None
 
 
-class Layout(NamedTuple):
+class Groups(NamedTuple):
     """How a work-group is used: lines, parts that local memory has at a time, and ways of lines."""
 
     lines: int
@@ -93,7 +93,7 @@ def _core(numbers: int, is_halved: bool, limits: Limits, part_bytes: int) -> Cor
 
 
 @lru_cache(maxsize=1024)
-def layout_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) -> Layout:
+def groups_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) -> Groups:
     """Return how work-groups transform lines whose numbers are `along` apart."""
     size, one = form.dtype.itemsize, core.one
     reads_across, writes_across = (abs(step) > 1 for step in along)
@@ -106,7 +106,7 @@ def layout_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) ->
     both = wanted <= min(LOCAL_BYTES, limits.most_local_bytes)
     parts = 2 if both or reads_staged or writes_staged else 1
     lines = fft_plans.lines_of_group(one, parts * size, limits, across)
-    return Layout(lines, parts, reads_across, writes_across, reads_staged, writes_staged)
+    return Groups(lines, parts, reads_across, writes_across, reads_staged, writes_staged)
 
 
 def has_text(n: int) -> bool:
@@ -136,14 +136,14 @@ def _prepared(device: int, form: Form, lines: Lines) -> tuple[KernelLaunch, Core
     limits, size = devices()[device].limits, form.dtype.itemsize
     core = core_of(form.n, form.kinds, form.sign, limits, size)
     assert core is not None, "asked before: fft_short.serves"
-    layout = layout_of(core, form, lines.along, limits)
+    grouping = groups_of(core, form, lines.along, limits)
     is_single = form.dtype is torch.float32
     text = rendered(
         "fft_registers", package="ocl_backend", real="float" if is_single else "double",
         suffix="f" if is_single else "", one=core.one, back=core.back, core=core.numbers,
         source=form.kinds[0], target=form.kinds[1], halved=core.is_halved, twisted=form.twisted,
         outer=len(lines.outer), butterfly=fft_butterflies.butterfly, slots=fft_plans.slots,
-        pad_shift=fft_plans.PAD_SHIFT, **layout._asdict(),
+        pad_shift=fft_plans.PAD_SHIFT, **grouping._asdict(),
     )  # fmt: skip
     rows = int(np.prod([dim[0] for dim in lines.outer])) if lines.outer else 1
     pairs = [size * (1 if kind == "real" else 2) for kind in form.kinds]
@@ -158,8 +158,8 @@ def _prepared(device: int, form: Form, lines: Lines) -> tuple[KernelLaunch, Core
     ]  # fmt: skip
     for count, *strides in lines.outer:
         arguments += [np.int32(count), *map(np.int64, strides)]
-    work_items = layout.lines * core.one.work_items
-    groups = ceil_div(rows, layout.lines)
+    work_items = grouping.lines * core.one.work_items
+    groups = ceil_div(rows, grouping.lines)
     sizes = (groups * work_items,), arguments, (work_items,)
     return prepare(device, text, "fft_registers", *sizes), core
 
