@@ -39,9 +39,9 @@ from oclgen.render import render
 CPU_WIDTH = vectors.CPU_WIDTHS[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowPass:
-    """What is computed of each row.
+    """What is computed of each row; one is remembered by its identity, whose hash costs no time.
 
     The inputs and outputs of `kernel` are matrices [..., items]; what it addresses is found by
     `row`, the number of the row. `sums` are maps of the inputs, right for vectors `T`; `S` is the

@@ -122,10 +122,14 @@ def _rows_of(a: Tensor, b: Tensor, dim: int) -> list[Tensor] | None:
     """Return both with `dim` last where a kernel serves them: rows are dense and not too long."""
     if not _is_served(a, b):
         return None
-    shape = broadcast_shapes(a.shape, b.shape)
+    shape, rows = tuple(a.shape), [a, b]
+    if shape != tuple(b.shape):
+        shape = tuple(broadcast_shapes(a.shape, b.shape))
+        rows = [each.expand(shape) for each in rows]
     if not shape or not -len(shape) <= dim < len(shape):
         return None
-    rows = [each.expand(shape).movedim(dim, -1) for each in (a, b)]
+    if dim not in (-1, len(shape) - 1):
+        rows = [each.movedim(dim, -1) for each in rows]
     items, limits = rows[0].shape[-1], devices()[a.get_device()].limits
     is_served = 0 not in shape and row_passes.serves(items, limits)
     is_dense = all(items == 1 or each.stride(-1) == 1 for each in rows)
