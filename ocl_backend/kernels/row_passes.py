@@ -120,14 +120,24 @@ def launch(work: RowPass, shape: Sequence[int], given: Sequence[Tensor | float])
         given: tensors and numbers in the order of the kernel's parameters. Matrices have `shape`,
             expanded perhaps, and items next to each other.
     """
-    tensors = dict(zip(work.kernel.parameters, given, strict=True))
-    found = [tensors[operand] for operand in work.matrices]
-    matrices = [each for each in found if isinstance(each, Tensor)]
+    places, kinds = _places(work)
+    matrices = [each for i in places if isinstance(each := given[i], Tensor)]
     aligned = vectors.are_aligned(each.data_ptr() for each in matrices)
     strides = tuple(each.stride()[:-1] for each in matrices)
     run = _prepared(matrices[0].get_device(), work, tuple(shape), strides, aligned)
-    scalars = iter(work.kernel.scalars)
-    run(*(v.data_ptr() if isinstance(v, Tensor) else encode(next(scalars).value, v) for v in given))
+    run(
+        *(
+            v.data_ptr() if isinstance(v, Tensor) else encode(kind, v)
+            for v, kind in zip(given, kinds, strict=True)
+        )
+    )
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _places(work: RowPass) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return where the matrices are among the parameters, and the C types of all."""
+    parameters = work.kernel.parameters
+    return tuple(map(parameters.index, work.matrices)), tuple(p.value for p in parameters)
 
 
 @lru_cache(maxsize=MOST_LAUNCHES)
