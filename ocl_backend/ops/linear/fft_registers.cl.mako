@@ -30,9 +30,6 @@ slots         powers of a factor that are read
 pad_shift     numbers of local memory have one behind 2^pad_shift of them that is free
 </%doc>\
 <%!
-    def held(number):
-        return f"v{number}"
-
     def slot_of(step):
         return [(q, p, f"v{q * step.radix + p}") for q in range(step.rounds) for p in range(step.radix)]
 
@@ -51,7 +48,6 @@ pad_shift     numbers of local memory have one behind 2^pad_shift of them that i
     kept = max(one.kept, back.kept if back else 0)
     chirped = back is not None
     n = 2 * core if halved else core
-    needs_roots = halved
     type_of = {"complex": "pair", "half": "pair", "real": "real"}
 %>\
 % if real == "double":
@@ -200,7 +196,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void fft_registers(
     const __global ${type_of[source]} *x, const long x_start, __global ${type_of[target]} *y, const long y_start,
     const __global pair *factors, const long factors_start,
-% if needs_roots:
+% if halved:
     const __global pair *roots, const long roots_start,
 % endif
 % if twisted:
@@ -224,7 +220,7 @@ void fft_registers(
     final_split = back or one
     final = final_split.passes[-1] if final_split.passes else None
     plane = lines * one.pitch
-    roots = "roots" if needs_roots else "0"
+    roots = "roots" if halved else "0"
 %>\
     __local real kept[${parts * plane}];
 #define PLACED_X(at, i) kept[(at) + PLACE(i)]
@@ -241,7 +237,7 @@ void fft_registers(
     x += x_start;
     y += y_start;
     factors += factors_start;
-% if needs_roots:
+% if halved:
     roots += roots_start;
 % endif
 % if twisted:
@@ -252,7 +248,7 @@ void fft_registers(
     chirp += chirp_start;
     filtered += filtered_start;
 % endif
-    pair ${", ".join(held(number) for number in range(kept))};
+    pair ${", ".join(f"v{number}" for number in range(kept))};
 % if reads_staged:
     for (int i = id; i < count * ${core}; i += ${work_items}) {
         const int line = i / ${core}, k = i - line * ${core};
