@@ -13,16 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn import Parameter
 
+from ocl_backend.dispatch.composite import COMPOSED, are_plain, is_transformed
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.kernels import axis_taps
 from ocl_backend.kernels.axis_sums import Along, axis_sums
 from ocl_backend.kernels.memory_formats import like_image
 from oclgen.opencl.device import devices
 
-COMPOSED = torch._C.DispatchKey.CompositeImplicitAutograd
 NARROW, MANY = 32, 2**16
 """Items of a row from which on, and items up to which, one kernel is faster on processors than
 copies of sides: narrow rows cost it a table's look-up for each item, few items copies' launches."""
@@ -119,9 +117,7 @@ def pad_circular(x: Tensor, padding: Sequence[int]) -> Tensor:
 def _is_served(x: Tensor, padding: Sequence[int]) -> bool:
     """Say whether one kernel computes a call."""
     rank = len(padding) // 2
-    if type(x) not in (Tensor, Parameter) or x.is_nested or x.is_conj() or x.is_neg():
-        return False
-    if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
+    if not are_plain([x]) or x.is_conj() or x.is_neg() or is_transformed():
         return False
     return _wraps_once(x.shape, padding, rank)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn import Parameter
+
+from ocl_backend.dispatch.composite import COMPOSED, are_plain, is_transformed
 
 SERVED = torch.float32, torch.float16, torch.bfloat16, torch.float64
-COMPOSED = torch._C.DispatchKey.CompositeImplicitAutograd
+
 FEW_ROWS = 64
 """Rows of tokens, whose chain of operators is one launch with the products behind it."""
 
@@ -57,9 +57,7 @@ def rms_norm(
 def _is_served(x: Tensor, shape: Sequence[int], weight: Tensor | None) -> bool:
     """Say whether one kernel computes a call, and is faster than a chain of operators."""
     given = [x] if weight is None else [x, weight]
-    if any(type(t) not in (Tensor, Parameter) or t.is_nested for t in given):
-        return False
-    if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
+    if not are_plain(given) or is_transformed():
         return False
     if x.dtype not in SERVED or any(t.device != x.device or t.dtype is not x.dtype for t in given):
         return False

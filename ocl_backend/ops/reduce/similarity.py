@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn import Parameter
 
+from ocl_backend.dispatch.composite import COMPOSED, are_plain, is_transformed
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import row_passes
 from ocl_backend.kernels.dimensions import broadcast_shapes
@@ -25,7 +24,7 @@ from oclgen.opencl.device import devices
 SERVED = torch.float32, torch.float16, torch.bfloat16, torch.float64
 NONE, AVERAGE = range(2)
 """Torch's numbers of reductions."""
-COMPOSED = torch._C.DispatchKey.CompositeImplicitAutograd
+
 
 COSINE = """\
 const T a = sqrt(total_0), b = sqrt(total_1);
@@ -105,7 +104,7 @@ def cosine_embedding_loss(
         reduction: torch's number.
     """
     fits = a.dim() == 2 and a.shape == b.shape and target.shape == a.shape[:1]
-    if fits and _are_plain(target) and target.device == a.device and (rows := _rows_of(a, b, -1)):
+    if fits and are_plain([target]) and target.device == a.device and (rows := _rows_of(a, b, -1)):
         dtype = a.dtype if reduction == NONE else torch.promote_types(a.dtype, torch.float32)
         work = _pass("cosine_loss", a.dtype, SUMS, LOSS, "margin", dtype, target.dtype)
         losses = _launched(work, rows, dtype, target.contiguous(), margin)
@@ -136,15 +135,9 @@ def _rows_of(a: Tensor, b: Tensor, dim: int) -> list[Tensor] | None:
     return rows if is_served and is_dense else None
 
 
-def _are_plain(*tensors: Tensor) -> bool:
-    return all(type(t) in (Tensor, Parameter) and not t.is_nested for t in tensors)
-
-
 def _is_served(a: Tensor, b: Tensor) -> bool:
     """Say whether a kernel may compute a call: nothing is recorded, and both are alike."""
-    if not _are_plain(a, b):
-        return False
-    if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
+    if not are_plain((a, b)) or is_transformed():
         return False
     if a.dtype not in SERVED or b.dtype is not a.dtype or a.device != b.device:
         return False

@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn import Parameter, functional
+from torch.nn import functional
 
+from ocl_backend.dispatch.composite import COMPOSED, are_plain, is_transformed
 from ocl_backend.ops.sequence.recurrent_choice import is_faster
 from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode
 from oclgen.opencl.device import devices
 
 SERVED = torch.float32, torch.float16, torch.bfloat16
-COMPOSED = torch._C.DispatchKey.CompositeImplicitAutograd
+
 
 _libraries: list[Any] = []
 
@@ -74,7 +74,7 @@ def register() -> None:
 
 def _serve(mode: Mode, overload: Any, x: Tensor, *given: Any) -> tuple[Tensor, ...]:
     packed = overload._overloadname == "data"
-    if _are_plain([x, *given[:packed]]):  # sizes of fake tensors have no values
+    if are_plain([x, *given[:packed]]):  # sizes of fake tensors have no values
         states = given[packed]
         network = Network(
             mode, x, tuple(given[0].tolist()) if packed else (),
@@ -86,17 +86,10 @@ def _serve(mode: Mode, overload: Any, x: Tensor, *given: Any) -> tuple[Tensor, .
     return tuple(overload._op_dk(COMPOSED, x, *given))
 
 
-def _are_plain(tensors: Sequence[Tensor]) -> bool:
-    """Say whether the tensors are of no other class, and not nested: all have sizes and memory."""
-    return all(type(t) in (Tensor, Parameter) and not t.is_nested for t in tensors)
-
-
 def _is_served(network: Network) -> bool:
     """Say whether kernels serve the call, and are faster than what torch composes it of."""
     tensors, x = network.tensors, network.x
-    if not _are_plain(tensors) or not x.numel():
-        return False
-    if torch._C._functorch.peek_interpreter_stack() or forward_ad._current_level >= 0:
+    if not are_plain(tensors) or not x.numel() or is_transformed():
         return False
     if any(t.device != x.device or t.dtype is not x.dtype for t in tensors):
         return False
