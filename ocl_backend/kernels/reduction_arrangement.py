@@ -143,8 +143,7 @@ def _on_gpu(
     width = _width(kept, reduced, reading, columns)
     terms = prod(reduced.sizes)
     group, room = min(GROUP, limits.max_work_group), limits.compute_units * GROUPS_PER_UNIT
-    is_full = width * reading.dtype.item_bytes == vectors.ACCESS_BYTES
-    loads = VECTORS if is_full else 2 * VECTORS
+    loads = most_loads(width, reading.dtype.item_bytes)
     if columns:
         # where nothing else fills the device, lanes do
         side = min(LINE if whole else WARP, _power(kept.inner // width))
@@ -153,8 +152,7 @@ def _on_gpu(
         across = min(lanes, _power(reduced.inner))
     else:
         items, outputs = terms, prod(kept.sizes)
-        share = limits.compute_units * BUSY_GROUPS * GROUP // max(1, outputs)
-        lanes, across = along_rows(reduced, width, loads, group, share)
+        lanes, across = along_rows(reduced, outputs, width, loads, limits)
     room //= max(1, ceil_div(outputs * lanes, group))
     pieces = 1 if whole else max(1, min(room, items // GPU_PIECE))
     if not whole:
@@ -165,6 +163,11 @@ def _on_gpu(
         kept, reduced, columns, width, lanes, across, group, unroll=in_flight(own, loads),
         row_spans=row_spans, item_spans=item_spans,
     )  # fmt: skip
+
+
+def most_loads(width: int, item_bytes: int) -> int:
+    """Return how many loads of `width` items a GPU's work-item keeps in flight, at most."""
+    return VECTORS if width * item_bytes == vectors.ACCESS_BYTES else 2 * VECTORS
 
 
 def in_flight(own: int, most: int) -> int:
@@ -178,23 +181,24 @@ def in_flight(own: int, most: int) -> int:
 
 
 def along_rows(
-    reduced: Dimensions, width: int, loads: int, group: int, share: int
+    reduced: Dimensions, outputs: int, width: int, loads: int, limits: Limits
 ) -> tuple[int, int]:
     """Return the lanes of an output of a GPU, and how many of them lie along its dense rows.
 
     Args:
         reduced: dimensions that go.
+        outputs: how many there are.
         width: items of a load.
         loads: that a work-item keeps in flight.
-        group: work-items of a group.
-        share: work-items for each output with which all outputs keep the device busy.
+        limits: of the device.
     """
     terms = prod(reduced.sizes)
-    lanes = min(group, _power(terms // (VECTORS * width)))
+    lanes = min(GROUP, limits.max_work_group, _power(terms // (VECTORS * width)))
     if reduced.rows > 1:
         return lanes, min(lanes, _across(ceil_div(reduced.inner, width)))
     if lanes > LINE:
         # few lanes of many loads, where outputs keep the device busy: adding up costs barriers
+        share = limits.compute_units * BUSY_GROUPS * GROUP // max(1, outputs)
         lanes = max(LINE, min(lanes, _power(terms // (loads * width)), _power(share + 1) // 2))
     return lanes, lanes
 

@@ -22,13 +22,12 @@ from ocl_backend.kernels.dimensions import Dimensions, collapse, contiguous_stri
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar
 from ocl_backend.kernels.item_blocks import scalar_of
 from ocl_backend.kernels.reduction_arrangement import (
-    BUSY_GROUPS,
     CHAIN,
     CPU_PIECE,
     GROUP,
-    VECTORS,
     along_rows,
     in_flight,
+    most_loads,
 )
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, Pointer, Prepared, prepare
 from oclgen.limits import Limits
@@ -92,10 +91,8 @@ class Sharing:
         width = vectors.width_at_once([operand.type for operand in operands], steps)
         group = min(GROUP, limits.max_work_group)
         widest = max(operand.type.item_bytes for operand in operands)
-        loads = VECTORS if width * widest == vectors.ACCESS_BYTES else 2 * VECTORS
-        row = Dimensions((items,), ((1,),))
-        share = limits.compute_units * BUSY_GROUPS * GROUP // max(rows, 1)
-        lanes, _ = along_rows(row, width, loads, group, share)
+        loads = most_loads(width, widest)
+        lanes, _ = along_rows(Dimensions((items,), ((1,),)), rows, width, loads, limits)
         own = ceil_div(items, lanes * width)
         return Sharing(width, lanes, group, in_flight(own, loads))
 
