@@ -30,7 +30,7 @@ PROBABILITIES = """\
 // of (0, 1]
 real unit(const uint r)
 {
-    return ((real)r + 0.5) * 0x1p-32;
+    return ((real)r + 0.5) * 2.3283064365386963e-10; // 2^-32
 }
 
 // log(n!) less Stirling's formula, n at least 1
@@ -226,7 +226,7 @@ def _drawing(
 ) -> Kernel:  # fmt: skip
     """Return the kernel whose `body` draws item number `item` by functions of `text`."""
     value = dtype_of(dtype).value
-    functions = vectors.in_precision(PROBABILITIES + text, value).replace("0x1p-32", _TINY[value])
+    functions = vectors.in_precision(PROBABILITIES + text, value)
     return Kernel(
         name,
         value,
@@ -242,9 +242,6 @@ def _drawing(
         work=8,
     )
 
-
-_TINY = {"float": "0x1p-32f", "double": "0x1p-32"}
-"""What a 32-bit word is multiplied by, so that it becomes a fraction."""
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "poisson": poisson,
