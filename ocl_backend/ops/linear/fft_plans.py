@@ -71,14 +71,14 @@ def slots(radix: int) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def radices(n: int) -> tuple[int, ...] | None:
+def fewest_radices(n: int) -> tuple[int, ...] | None:
     """Return the fewest radices of `n`, the largest first, of those the smallest; None: a prime."""
     if n == 1:
         return ()
     found = []
     for radix in range(min(n, PRIMES), 1, -1):
         if n % radix == 0 and (radix <= MOST_RADIX or _is_prime(radix)):
-            rest = radices(n // radix)
+            rest = fewest_radices(n // radix)
             if rest is not None:
                 found.append(tuple(sorted((radix, *rest), reverse=True)))
     return min(found, key=lambda one: (len(one), max(one), sum(one)), default=None)
@@ -117,7 +117,7 @@ def longest(limits: Limits) -> int:
 @lru_cache(maxsize=1024)
 def whole(n: int, limits: Limits, part_bytes: int) -> Split | None:
     """Return the split of `n` numbers on a device, None where one launch cannot have it."""
-    found = radices(n) if n <= longest(limits) else None
+    found = fewest_radices(n) if n <= longest(limits) else None
     return None if found is None else _fitting(found or (1,), limits, part_bytes)
 
 
@@ -149,9 +149,14 @@ def _is_smooth(n: int) -> bool:
     return n == 1
 
 
+def room_of_lines(limits: Limits) -> int:
+    """Return the bytes of local memory that several lines of a work-group may have together."""
+    return min(LOCAL_BYTES, limits.most_local_bytes)
+
+
 def lines_of_group(one: Split, part_bytes: int, limits: Limits, side_by_side: bool) -> int:
     """Return how many lines a work-group transforms."""
-    room = min(LOCAL_BYTES, limits.most_local_bytes) // (one.pitch * part_bytes)
+    room = room_of_lines(limits) // (one.pitch * part_bytes)
     wanted = max(1, min(WORK_ITEMS, limits.max_work_group) // one.work_items)
     if side_by_side:
         wanted = max(wanted, min(SIDE_BY_SIDE, limits.max_work_group // one.work_items))

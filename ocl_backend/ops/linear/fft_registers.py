@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ocl_backend.ops.linear import fft_butterflies, fft_plans
-from ocl_backend.ops.linear.fft_plans import LOCAL_BYTES, Split
+from ocl_backend.ops.linear.fft_plans import Split
 from ocl_backend.ops.linear.fft_tables import (
     TABLES,
     Form,
@@ -103,7 +103,7 @@ def groups_of(core: Core, form: Form, along: tuple[int, int], limits: Limits) ->
     writes_staged = is_split or (is_thin and not writes_across and one.length > 1)
     across = reads_across or writes_across
     wanted = one.pitch * 2 * size * (fft_plans.FEWEST_BESIDE if across else 1)
-    both = wanted <= min(LOCAL_BYTES, limits.most_local_bytes)
+    both = wanted <= fft_plans.room_of_lines(limits)
     parts = 2 if both or reads_staged or writes_staged else 1
     lines = fft_plans.lines_of_group(one, parts * size, limits, across)
     return Groups(lines, parts, reads_across, writes_across, reads_staged, writes_staged)
