@@ -24,6 +24,14 @@ def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     batch_norm.rule_of.cache_clear()
 
 
+@pytest.fixture
+def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device with a GPU's groups of 256, or as many work-items as it has."""
+    most = min(device.limits.max_work_group, 256)
+    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))
+    return device
+
+
 @pytest.fixture(params=["own", "gpu"])
 def anywhere(request: Any, device: Any) -> Any:
     """The device with its own geometry and with a GPU's."""

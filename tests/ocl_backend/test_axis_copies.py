@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,15 +13,6 @@ from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
 from tests.ocl_backend.cpu_twin import agree, ocl, place
-
-
-@pytest.fixture
-def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as a GPU."""
-    most = min(device.limits.max_work_group, 256)
-    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))
-    return device
-
 
 COPIES: dict[str, Callable[[Tensor], Tensor]] = {
     "reflected lines": lambda x: pad(x[0, 0], (3, 2), mode="reflect"),

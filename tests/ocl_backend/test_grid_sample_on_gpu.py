@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,14 +14,6 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.elementwise import launch
 from ocl_backend.ops.image import grid_sample
 from tests.ocl_backend.cpu_twin import agree
-
-
-@pytest.fixture
-def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as a GPU."""
-    most = min(device.limits.max_work_group, 256)
-    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))
-    return device
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])

@@ -21,14 +21,6 @@ from tests.ocl_backend.cpu_twin import agree, ocl, place
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64
 
 
-@pytest.fixture
-def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as a GPU."""
-    most = min(device.limits.max_work_group, 256)
-    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))
-    return device
-
-
 ROWS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str]] = {
     "embedding": (lambda x, i: torch.nn.functional.embedding(i, x.flatten(1)), "gather_rows"),
     "index_select": (lambda x, i: x.index_select(0, i.flatten()), "gather_rows"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +12,6 @@ from tests.ocl_backend.cpu_twin import agree, ocl, place
 
 DTYPES = torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64
 SHAPES = (3, 1), (1, 5), (19, 3), (2, 3, 1000), (2, 1, 1, 1), (7, 130, 5), (2, 3, 8, 8)
-
-
-@pytest.fixture
-def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device as a GPU."""
-    most = min(device.limits.max_work_group, 256)
-    monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))
-    return device
 
 
 @pytest.mark.sampled(1)
