@@ -159,7 +159,7 @@ class ItemSharing:
             return ItemSharing(width, (1, 1), steps, max(1, CHUNK // (layout.inner * kernel.work)))
         group = min(256, limits.max_work_group)
         width = _gpu_width(kernel, layout) if layout.inner * layout.rows >= 64 * group else 1
-        across = min(group, 1 << (-(-layout.inner // width) - 1).bit_length())
+        across = vectors.work_items_across(-(-layout.inner // width), group)
         steps = 4 if width == kernel.work == 1 and layout.inner >= 64 * group else 1
         if width > 1 and kernel.work == 1 and layout.inner >= AHEAD * width * group:
             steps = _vectors_ahead(kernel, layout, width, limits)

@@ -34,7 +34,7 @@ MOST_PIECES = 4
 SEGMENT = 128
 """Bytes that neighbours move at once, at least, where a work-item has several pieces."""
 GROUP = 256
-"""Work-items of a work-group: rows of fewer pieces take a power of two of them."""
+"""Work-items of a work-group, at most."""
 
 BODY = """\
 const long from = PLACE;
@@ -134,8 +134,8 @@ def _pieces(walk: Walk, limits: Limits) -> int:
 
     def busy(pieces: int) -> float:
         across = ceil_div(walk.columns, pieces)
-        taken = round_up(across, GROUP) if across > GROUP else 1 << (across - 1).bit_length()
-        return round(walk.columns / (pieces * taken), 2)
+        side = vectors.work_items_across(across, GROUP)
+        return round(walk.columns / (pieces * round_up(across, side)), 1)
 
     def is_enough(pieces: int) -> bool:
         across = ceil_div(walk.columns, pieces)

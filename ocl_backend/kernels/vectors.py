@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
-from oclgen.plan import round_up
+from oclgen.plan import ceil_div, round_up
 from oclgen.render import bf16_keeping_nan, bf16_widened
 
 CPU_GROUP_ITEMS = 16384
@@ -21,6 +21,8 @@ ACCESS_BYTES, ACCESS_ITEMS = 16, 4
 its compiler. Longer vectors are for CPUs, whose loads need no alignment."""
 GROUP_ITEMS, ROW_ITEMS = 256, 64
 """Work-items of a GPU's work-group, and the most of them along the first dimension."""
+LANES = 32
+"""Work-items of a sub-group of many GPUs: where a row has several groups, these have whole ones."""
 SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 """The type of a vector's comparison by the type compared, where it is not the same."""
 
@@ -56,6 +58,20 @@ def in_groups(sizes: Sequence[int], limits: Limits) -> Spread:
     rows = min(1 << (sizes[1] - 1).bit_length(), most // columns)
     local = (columns, rows, *(1 for _ in sizes[2:]))
     return Spread(tuple(map(round_up, sizes, local)), local)
+
+
+def work_items_across(columns: int, group: int) -> int:
+    """Return the work-items of a GPU's group that are side by side in a row: few are idle.
+
+    A sub-group may have the end of a row and the begin of the next.
+
+    Args:
+        columns: work-items that a row takes.
+        group: work-items of a group.
+    """
+    if columns <= group:
+        return columns
+    return min(group, round_up(ceil_div(columns, ceil_div(columns, group)), LANES))
 
 
 def vector(scalar: str, width: int) -> str:

@@ -79,7 +79,8 @@ def test_many_rows_give_work_items_several_pieces(
 
 def test_work_items_are_few_and_none_is_idle(gpu: Any) -> None:
     many = replace(gpu.limits, compute_units=132)
-    assert _pieces(Walk(((34564, 0, 1536, 1),), 96, 16), many) == 3
+    assert _pieces(Walk(((34564, 0, 1536, 1),), 96, 16), many) == 4
+    assert _pieces(Walk(((34564, 0, 1536, 1),), 97, 16), many) == 4
     assert _pieces(Walk(((34564, 0, 1024, 1),), 64, 16), many) == 4
     assert _pieces(Walk(((64, 0, 1024, 1),), 64, 16), many) == 1
     assert _pieces(Walk(((34564, 0, 64, 1),), 4, 16), many) == 1

@@ -164,6 +164,20 @@ def test_narrow_vectors_are_as_wide_as_an_access_together(
 
 
 @pytest.mark.parametrize(
+    ("columns", "local"),
+    [(1, (256, 1)), (3, (3, 85)), (19, (19, 13)), (96, (96, 2)), (200, (200, 1)), (300, (160, 1)),
+     (1000, (256, 1))],
+)  # fmt: skip
+def test_rows_of_a_gpu_leave_few_work_items_idle(columns: int, local: tuple[int, int]) -> None:
+    layout = collapse((4000, columns), ((2 * columns, 1), (3 * columns, 2)))
+    limits = replace(GPU, max_work_group=256)
+    geometry = ItemSharing.of(layout, limits, kernel(torch.float32, torch.float32))
+    assert (geometry.width, geometry.local) == (1, local)
+    across, down = geometry.global_size(layout)
+    assert across % local[0] == down % local[1] == 0
+
+
+@pytest.mark.parametrize(
     ("dtype", "widths"), [("float32", {2, 4}), ("float64", {2}), ("float16", {2, 4})]
 )
 def test_only_what_one_access_can_hold_asks_for_alignment(dtype: str, widths: set[int]) -> None:
