@@ -18,6 +18,7 @@ from oclgen.families.gemm import (
     gemm_pairs,
     gemm_register,
     gemm_staged,
+    gemm_tall,
 )
 from oclgen.problem import DTYPES, GemmProblem
 from oclgen.variant import Variant
@@ -89,6 +90,13 @@ COLUMN_CONFIGS = (
     COLUMNS,
     replace(COLUMNS, item_m=1, vec_n=1, unroll_k=1, local_k=8, split_k=2),
     replace(COLUMNS, item_m=8, unroll_k=2, local_n=8, local_k=32),
+)
+
+TALL = gemm_tall.Config(item_m=2, item_n=8, local_m=8, local_n=2)
+TALLS = (
+    TALL,
+    replace(TALL, item_m=1, item_n=7, local_m=16, local_n=1),
+    replace(TALL, item_n=4, local_m=4, local_n=4),
 )
 
 MMA = gemm_mma.Config(
@@ -181,11 +189,13 @@ VARIANTS = [Variant("gemm_register", config) for config in REGISTERS]
 VARIANTS += [Variant("gemm_staged", config) for config in STAGEDS]
 VARIANTS += [Variant("gemm_dot", config) for config in DOTS]
 VARIANTS += [Variant("gemm_columns", config) for config in COLUMN_CONFIGS]
+VARIANTS += [Variant("gemm_tall", config) for config in TALLS]
 DEFAULTS = [
     Variant("gemm_register", gemm_register.DEFAULT),
     Variant("gemm_staged", gemm_staged.DEFAULT),
     Variant("gemm_dot", gemm_dot.DEFAULT),
     Variant("gemm_columns", gemm_columns.DEFAULT),
+    Variant("gemm_tall", gemm_tall.DEFAULT),
 ]
 
 
@@ -245,9 +255,16 @@ COLUMNS_CONFIGS = st.builds(
         split_k=(1, 2),
     ),
 )  # fmt: skip
+TALL_CONFIGS = st.builds(
+    gemm_tall.Config,
+    **one_of(
+        item_m=(1, 2, 4), item_n=(1, 4, 7, 12), local_m=(1, 3, 8, 16), local_n=(1, 2, 3),
+    ),
+)  # fmt: skip
 ANY_VARIANT = st.one_of(
     st.builds(Variant, st.just("gemm_columns"), COLUMNS_CONFIGS),
     st.builds(Variant, st.just("gemm_dot"), DOT_CONFIGS),
     st.builds(Variant, st.just("gemm_register"), REGISTER_CONFIGS),
     st.builds(Variant, st.just("gemm_staged"), STAGED_CONFIGS),
+    st.builds(Variant, st.just("gemm_tall"), TALL_CONFIGS),
 )
