@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from oclgen.render import bf16_keeping_nan, bf16_widened
+from oclgen.render import bf16_keeping_nan, bf16_widened, fp16_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class DType:
     def prelude(self) -> str:
         """Text a program needs before its kernels to use this dtype."""
         pragma = f"#pragma OPENCL EXTENSION {self.extension} : enable\n" if self.extension else ""
+        if self.storage == "half":
+            return pragma + "".join(map(fp16_bits, (2, 4)))
         return pragma + (bf16_keeping_nan("to_bfloat16", 1) if self is BFLOAT16 else "")
 
 

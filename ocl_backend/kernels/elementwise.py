@@ -332,9 +332,11 @@ def source(
             piece = at_once(operand, alone)
             widths[operand.type] = max(widths.get(operand.type, width), piece)
     has_ahead = not alone and width > 1 and steps > 1
+    results = [o.type for o in kernel.operands if o.role in ("output", "inout")]
     return render(
         "elementwise", package="ocl_backend", kernel=kernel,
-        prelude="".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
+        prelude=vectors.narrow_quotients(results, kernel.body + kernel.helpers)
+        + "".join(vectors.prelude(dtype, most) for dtype, most in widths.items()),
         outer=rank - 1,
         inner=dict(zip((operand.name for operand in kernel.operands), inner, strict=True)),
         width=width, steps=steps, index="long" if wide else "int", alone=alone,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
-from oclgen.render import bf16_keeping_nan, bf16_widened
+from oclgen.render import NARROW, bf16_keeping_nan, bf16_widened
 
 CPU_GROUP_ITEMS = 16384
 """Items that a work-group of a processor walks: enough to hide what starting the group costs."""
@@ -29,6 +29,8 @@ SIGNED = {"float": "int", "double": "long", "uchar": "char"}
 
 LITERAL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)|\d+\.\d+)(?![\w.])")
 """A floating literal without a suffix."""
+_EXACT = re.compile(r"\b(floor|ceil|trunc|rint|round|fmod|remainder|convert_|u?int|u?long)|[=!]=")
+"""What makes a step of an error in a quotient's last place."""
 CPU_WIDTHS = 16, 8
 """Items of a CPU's vectors, the widest first. Loads of four ask for alignment."""
 
@@ -227,6 +229,7 @@ def _load_dense(dtype: DType, name: str, at: str, width: int, aligned: bool) -> 
     """Return the expression that reads `width` neighbours as they are stored.
 
     `vload4` promises an item's alignment alone, and compilers for GPUs make four loads of it.
+    NVIDIA's makes four loads of `vloada_half4`, too, so the bits are loaded, and converted behind.
     """
     half = dtype.storage == "half"
     anywhere = f"vload{'_half' if half else ''}{width}(0, {name} + {at})"
@@ -234,9 +237,10 @@ def _load_dense(dtype: DType, name: str, at: str, width: int, aligned: bool) -> 
         return f"as_ushort{width}(*(const __global uint4 *)({name} + {at}))"
     if not at_once(dtype, width):
         return anywhere
-    whole = f"*(const __global {vector(dtype.storage, width)} *)({name} + {at})"
+    bits = vector("ushort" if half else dtype.storage, width)
+    whole = f"*(const __global {bits} *)({name} + {at})"
     if half:
-        whole = f"vloada_half{width}(0, {name} + {at})"
+        whole = f"fp16_to_float{width}({whole})"
     if aligned:
         return whole
     return f"({is_aligned(dtype, name, width)} ? {whole} : {anywhere})"
@@ -251,9 +255,10 @@ def _store_dense(
     anywhere = f"vstore{suffix}({value}, 0, {name} + {at});"
     if not at_once(dtype, width):
         return [anywhere]
-    whole = f"*(__global {vector(dtype.storage, width)} *)({name} + {at}) = {value};"
-    if half:
-        whole = f"vstorea{suffix}({value}, 0, {name} + {at});"
+    bits = vector("ushort" if half else dtype.storage, width)
+    if half:  # as `_load_dense` has it
+        value = f"fp16_from_float{width}({value})"
+    whole = f"*(__global {bits} *)({name} + {at}) = {value};"
     if aligned:
         return [whole]
     test = is_aligned(dtype, name, width)
@@ -282,6 +287,17 @@ def prelude(dtype: DType, width: int) -> str:
     if dtype is BFLOAT16 and width > 1:
         return dtype.prelude + bf16_keeping_nan(f"to_bfloat16_{width}", width)
     return dtype.prelude
+
+
+def narrow_quotients(results: Iterable[DType], body: str) -> str:
+    """Return the mark of a text whose quotients are all rounded to 16 bits, else nothing.
+
+    Args:
+        results: what the kernel writes.
+        body: its expressions. Those that round to integers, or compare, need exact quotients.
+    """
+    is_narrow = all(dtype.value == "float" and dtype.item_bytes == 2 for dtype in results)
+    return f"{NARROW}\n" if is_narrow and "/" in body and not _EXACT.search(body) else ""
 
 
 def in_type(text: str, value: str, width: int = 1) -> str:

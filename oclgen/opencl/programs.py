@@ -26,6 +26,7 @@ from oclgen.limits import DeviceInfo, Limits, broken
 from oclgen.opencl import alone, binaries, fragments, health, lanes, ptx, sub_groups
 from oclgen.opencl.binaries import Binaries
 from oclgen.plan import Frame, Needs
+from oclgen.render import BF16_INSTRUCTION, NARROW
 
 
 def _unless_asked(tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -51,6 +52,17 @@ ACTIVATION = "#define ACT("
 """Marks texts whose only quotients are in the activation of a sum, as of sigmoid and silu. They
 need no `ROUNDED`: the sum and `exp` have such errors, too. A correct quotient is ten instructions
 and a branch for each sum, which the compiler takes long for."""
+BF16_PAIR = """\
+uint bf16_pair(const float high, const float low)
+{
+    uint pair;
+    __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+"""
+"""Begins programs that round to bf16 for processors of NVIDIA from sm_80 on (PTX ISA, `cvt`)."""
+BF16_PROCESSORS = 8
+"""The first major number of NVIDIA's processors that have the instruction."""
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 INTEL = "Intel"
@@ -68,6 +80,7 @@ LOAD_S, PATIENCE_S = 0.03, 1.0
 more, it has lost its cache."""
 
 _FORMAT = 1
+_BF16 = f"-D{BF16_INSTRUCTION}"
 
 
 class BuildError(RuntimeError):
@@ -121,6 +134,7 @@ class Programs:
         sizes = lanes.sizes_of(self.handle, Path(cl._cl.__file__)) if is_gpu else ()
         self._lanes = lanes.fewest(sizes)
         self._rounding = rounding(self.handle) if is_gpu else ()
+        self._has_bf16 = is_gpu and rounds_to_bf16(self.handle)
 
     def get(self, source: str) -> Any:
         """Return the built `pyopencl.Program` of `source`.
@@ -223,8 +237,10 @@ class Programs:
             more = alone.options(source, INTEL in self.info.vendor)
         else:
             more = lanes.options(source, self._lanes)
-        if ACTIVATION not in source:
+        if ACTIVATION not in source and NARROW not in source:
             more = (*self._rounding, *more)
+        if self._has_bf16 and BF16_INSTRUCTION in source:
+            more = (*more, _BF16)
         if fragments.COOPERATIVE in source or sub_groups.SHUFFLE in source:
             more = (*more, fragments.STANDARD)
         return (*OPTIONS, *more)
@@ -298,7 +314,8 @@ class Programs:
     def _compile(self, source: str, options: tuple[str, ...]) -> Any:
         try:
             # a cache of pyopencl's own would keep every program twice, without a bound
-            program = cl.Program(self.context, source).build(options=[*options], cache_dir=False)
+            text = BF16_PAIR + source if _BF16 in options else source
+            program = cl.Program(self.context, text).build(options=[*options], cache_dir=False)
             if not (target := ptx.target_of(source)):
                 return program
             retargeted = [ptx.retarget(_binary_of(program), target)]
@@ -311,6 +328,13 @@ def rounding(handle: Any) -> tuple[str, ...]:
     """Return the option by which a device (`pyopencl.Device`) divides exactly, if it has it."""
     offered = handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     return (ROUNDED,) if offered else ()
+
+
+def rounds_to_bf16(handle: Any) -> bool:
+    """Say whether a device (`pyopencl.Device`) of NVIDIA rounds floats to bf16 by instructions."""
+    if "cl_nv_device_attribute_query" not in handle.extensions:
+        return False
+    return bool(handle.compute_capability_major_nv >= BF16_PROCESSORS)
 
 
 def _text(source: str) -> bytes:

@@ -12,7 +12,7 @@ from oclgen.families.parts.epilogue import terms
 from oclgen.families.parts.planes import PLANES, VECTORS, Bias, Sum
 from oclgen.plan import AnyLaunch, Arg, Launch, Scalar, buffer, ceil_div, round_up
 from oclgen.problem import FREE_SIZES, GemmProblem
-from oclgen.render import STORED, VECTOR_WIDTHS
+from oclgen.render import STORED, VECTOR_WIDTHS, fp16_bits
 
 FREE = frozenset(FREE_SIZES["gemm"])
 """Kernels take all sizes as arguments; a text says only which edges it guards."""
@@ -64,7 +64,8 @@ def aligned_preamble(dtype: str) -> str:
     """Return `IS_ALIGNED(p, ld, bytes, width)` and `ALIGNED_LOAD{w}`, `ALIGNED_STORE{w}` macros.
 
     `vload4` promises an element's alignment alone, and compilers for GPUs make four loads of it;
-    these promise the vector's, behind a test of pointer and row stride.
+    these promise the vector's, behind a test of pointer and row stride. NVIDIA's compiler makes
+    eight loads of `vloada_half8`, too, so bits are loaded, and converted behind.
     """
     lines = [
         ALIGNED,
@@ -75,10 +76,13 @@ def aligned_preamble(dtype: str) -> str:
         load, store = {
             "float": (f"(*(__global const float{width} *)(p))",
                       f"(*(__global float{width} *)(p) = (v))"),
-            "half": (f"vloada_half{width}(0, (p))", f"vstorea_half{width}_rte((v), 0, (p))"),
+            "half": (f"fp16_to_float{width}(*(__global const ushort{width} *)(p))",
+                     f"(*(__global ushort{width} *)(p) = fp16_from_float{width}(v))"),
             "ushort": (f"bf16_to_float{width}(*(__global const ushort{width} *)(p))",
                        f"(*(__global ushort{width} *)(p) = bf16_from_float{width}(v))"),
         }[STORED[dtype]]  # fmt: skip
+        if dtype == "fp16":
+            lines.append(fp16_bits(width))
         lines += [f"#define ALIGNED_LOAD{width}(p) {load}"]
         lines += [f"#define ALIGNED_STORE{width}(v, p) {store}"]
     return "\n".join(lines)
