@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from tests.ocl_backend.test_loose import DTYPES, Results, check, drawn, run
+from tests.ocl_backend.test_loose import DTYPES, Results, check, drawn, noted_texts, run
 from tests.sampled_builds import as_users_build
 
 pytestmark = pytest.mark.usefixtures("any_device")
@@ -60,6 +60,32 @@ def test_rows_of_odd_sizes_end_item_by_item(dtype: Any, shape: tuple[int, ...]) 
 
     check(call, drawn(dtype, shape, shape), 1, exact=True)
     check(call, drawn(dtype, shape, shape[-1:]), 1, exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dimensions_are_one_where_all_operands_walk_them_so(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of three items are then computed by vectors, and a place costs one division."""
+
+    def call(x: Any, lower: Any, scale: Any) -> Results:
+        return ((x - lower) * scale * x,)
+
+    texts = noted_texts(monkeypatch)
+    shapes = (2, 40, 7, 3), (1, 40, 7, 3), (2, 1, 1, 1)
+    check(call, drawn(dtype, *shapes), 1, exact=True)
+    assert texts
+    assert all("int i0 =" in text and "int i1 =" not in text for text in texts)
+    if torch.ocl.get_device_properties(0).opencl.info.kind == "cpu":
+        assert all("vload16" in text or "vload_half16" in text for text in texts)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_made_on_the_way_for_some_dimensions_keeps_these(dtype: Any) -> None:
+    def call(x: Any, scale: Any) -> Results:
+        return (x * (scale * 2 + 1), x + torch.full((1, 4, 1), 3.0, dtype=x.dtype).to(x.device))
+
+    check(call, drawn(dtype, (3, 4, 6), (4, 1)), 4, exact=True)
 
 
 @pytest.mark.parametrize(("width", "is_one"), [(8, True), (8192, False)])

@@ -15,7 +15,8 @@ from ocl_backend.dispatch.varying import Forms
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.places import PLACE
 from ocl_backend.ops.fused.expression_arguments import Arguments
-from ocl_backend.ops.fused.expression_text import NOTHING, Part, Writer
+from ocl_backend.ops.fused.expression_text import NOTHING, Chain, Part, Writer
+from ocl_backend.ops.fused.merged_dimensions import merged
 from ocl_backend.runtime.launch import MOST_LAUNCHES, Argument, KernelLaunch, prepare
 from oclgen.limits import Limits
 from oclgen.opencl.device import devices
@@ -36,41 +37,41 @@ MOST_GPU_ITEMS = 512
 """Those of a group that shares a long row."""
 
 
-def width_of(window: Window, part: Part, limits: Limits, with_tail: bool = False) -> int:
+def width_of(chain: Chain, part: Part, limits: Limits, with_tail: bool = False) -> int:
     """Return how many items of the last dimension a step computes.
 
     Args:
-        window: the chain.
+        chain: the calls.
         part: of a launch.
         limits: of the device.
         with_tail: whether the last items of a row may be fewer.
     """
-    axis = part.axis(window.nodes) if with_tail else -1
+    axis = part.axis(chain.nodes) if with_tail else -1
     if axis != -1 and limits.kind != "cpu":
         return 1
     sizes, steps = [part.space[axis]], list[int]()
     for i in part.computed:
-        node = window.nodes[i]
+        node = chain.nodes[i]
         if node.kind == "cat" and node.axis == len(node.out.shape) - 1:
             sizes += [read.shape[-1] for read in node.inputs]
-        sources = zip(node.inputs, window.sources[i], strict=True)
+        sources = zip(node.inputs, chain.sources[i], strict=True)
         moved = [read for read, source in sources if source not in part.computed]
         for read in (*moved, node.out) if i in part.roots else moved:
             steps += read.rows
-    if with_tail and limits.kind == "cpu" and _may_have_a_tail(window, part, sizes[0]):
+    if with_tail and limits.kind == "cpu" and _may_have_a_tail(chain, part, sizes[0]):
         return vectors.width_of_walk(sizes[0], prod(part.space) // sizes[0])
     widths = (16, 8, 4, 2) if limits.kind == "cpu" else (4, 2)
     return vectors.widest(widths, sizes, steps)
 
 
-def _may_have_a_tail(window: Window, part: Part, row: int) -> bool:
+def _may_have_a_tail(chain: Chain, part: Part, row: int) -> bool:
     """Whether a row's last items may be computed one by one: it is long, and walked item by item.
 
     Else a processor computes rows of odd sizes one item at a time, which takes ten times as long.
     """
     if row < 2 * vectors.CPU_WIDTHS[-1] or part.products:
         return False
-    return all(window.nodes[i].kind == "pointwise" for i in part.computed)
+    return all(chain.nodes[i].kind == "pointwise" for i in part.computed)
 
 
 def most_bytes(window: Window, parts: Sequence[Part], products: Sequence[int]) -> int | None:
@@ -127,9 +128,12 @@ def fit_in_order(window: Window, parts: Sequence[Part]) -> bool:
     limits = devices()[window.steps[0].rule.device].limits
     if limits.kind != "cpu" or any(part.by_rows(window.nodes) for part in parts):
         return False
-    widths = (width_of(window, part, limits, True) for part in parts)
-    axes = (part.axis(window.nodes) for part in parts)
-    groups = (_groups(*each, CPU_VECTORS) for each in zip(parts, axes, widths, strict=True))
+    walks = [merged(window, part) for part in parts]
+    widths = (width_of(*walk, limits, True) for walk in walks)
+    groups = (
+        _groups(part, part.axis(chain.nodes), width, CPU_VECTORS)
+        for (chain, part), width in zip(walks, widths, strict=True)
+    )
     return sum(groups) <= GROUPS_IN_ORDER and most_bytes(window, parts, []) is not None
 
 
@@ -169,11 +173,11 @@ def _written(
     while rows and not on_cpu and 2 * local <= min(most, *(p.space[-1] // 4 for p in rows)):
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
-    for part in parts:
-        width = width_of(window, part, limits, True)
+    for chain, part in (merged(window, part) for part in parts):
+        width = width_of(chain, part, limits, True)
         steps = CPU_VECTORS if on_cpu else 1
-        axis = part.axis(window.nodes)
-        writer = Writer(window, part, arguments, width, is_free, axis)
+        axis = part.axis(chain.nodes)
+        writer = Writer(chain, part, arguments, width, is_free, axis)
         lines = writer.lines(local, steps)
         work = prod(part.space[:-1]) if part in rows else _groups(part, axis, width, local * steps)
         past = first + work

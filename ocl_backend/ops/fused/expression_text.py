@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
@@ -21,9 +21,25 @@ from ocl_backend.ops.fused.expressions import LOADED, Expression, Read
 from oclgen.plan import ceil_div
 
 if TYPE_CHECKING:
-    from ocl_backend.ops.fused.window import Window
+    from ocl_backend.fusion.held import Step
 
 Index = tuple[str, ...]
+
+
+class Chain(Protocol):
+    """Calls, what they compute, and of each call's inputs the call that made it, if one did."""
+
+    @property
+    def nodes(self) -> Sequence[Expression]:
+        """What the calls compute."""
+
+    @property
+    def sources(self) -> Sequence[Sequence[int | None]]:
+        """Of each call's inputs: the call whose result they are, item by item."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The calls."""
 
 
 class Part(NamedTuple):
@@ -59,12 +75,12 @@ class Writer:
     """
 
     def __init__(
-        self, window: Window, part: Part, arguments: Arguments, width: int, is_free: bool = False,
+        self, chain: Chain, part: Part, arguments: Arguments, width: int, is_free: bool = False,
         axis: int = -1,
     ) -> None:  # fmt: skip
         self.axis = axis
-        self.window, self.part, self.arguments, self.width = window, part, arguments, width
-        self.nodes = window.nodes
+        self.chain, self.part, self.arguments, self.width = chain, part, arguments, width
+        self.nodes = chain.nodes
         computed = [self.nodes[i] for i in part.computed]
         grows = any(n.kind == "cat" and n.axis < len(n.out.shape) - 1 for n in computed)
         self.is_free = is_free or grows
@@ -145,7 +161,7 @@ class Writer:
     ) -> str:  # fmt: skip
         """Return the expression of a call's input for its result at `index`."""
         node = self.nodes[i]
-        read, source = node.inputs[place], self.window.sources[i][place]
+        read, source = node.inputs[place], self.chain.sources[i][place]
         at = _narrowed(read.shape, index)
         value = LOADED[read.dtype]
         if source is not None and (source in self.part.computed or source in self.part.products):
@@ -215,7 +231,7 @@ class Writer:
         dim, operator, wraps, record = (number.place for number in node.numbers)
         noted = Read("faults", record, torch.int64, (1,), (1,))
         faults = self.arguments.pointer(i, noted, writes=True)
-        given = [int(self.window.steps[i].values[place]) for place in (dim, wraps, operator)]
+        given = [int(self.chain.steps[i].values[place]) for place in (dim, wraps, operator)]
         lines.append(
             f"const int at{i} = (int)place({place}, {size}, {given[0]}, {given[1]}, {given[2]}, "
             f"{faults});"
