@@ -23,7 +23,7 @@ from ocl_backend.kernels.elementwise import (
     Scalar,
     prepare_elementwise,
 )
-from ocl_backend.kernels.gathered_rows import FIND
+from ocl_backend.kernels.gathered_rows import found
 from ocl_backend.kernels.owners import Dim, Owners, are_possible, owners
 from ocl_backend.kernels.places import PLACE, Places, parameters_of, place_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES
@@ -48,8 +48,10 @@ COMBINE
 """
 ALONE = """\
 int is_wrong = 0;
+long begin = target_at;
+STILL
 for (long k = 0; k < inner_size; ++k) {
-    long at = target_at + k * inner_target;
+    long at = begin + k * inner_target;
 FIND
     const T before = LOAD_target(at);
     const T value = VALUE;
@@ -202,19 +204,21 @@ def _kernel(form: Form, owned: Owners) -> Kernel:
     }
     body = BODY
     if owned.columns == 1 and owned.way != "tested":
-        finds = (FIND.format(k=k).replace("from +=", "at +=") for k in numbers)
-        body = ALONE.replace("FIND\n", "".join(finds))
+        inner = owned.walked[-1]
+        body = found(ALONE, inner.indices, "at")
+        if inner.value == 1:
+            source = source.replace("k * inner_value", "k")
         texts["VALUE"] = one.replace("from[k]", source)
     for name, text in texts.items():
         body = re.sub(rf"\b{name}\b", text, body)
-    inner = ("size", "target", "value", *(f"index_{k}" for k in numbers))
+    along = ("size", "target", "value", *(f"index_{k}" for k in numbers))
     parameters = (
         Operand("owner", role="position"),
         Operand("target", form.target, "address", items=width, anywhere=True),
         *parameters_of(form.indices, "address"),
         given,
         *(Scalar(name, "long") for name in ("block", "share", "columns")),
-        *(Scalar(f"inner_{name}", "long") for name in inner),
+        *(Scalar(f"inner_{name}", "long") for name in along),
     )
     return Kernel(
         "scatter_owned", register, parameters, body, PLACE, scalar_only=True, parts=owned.parts

@@ -25,6 +25,9 @@ compare-and-swap, or less. On two cores (EPYC, Zen 5) that took 10 ns and more, 
 ALONE = 4
 """Threads that one owner is as fast as, and rows of how many columns it takes alone: to add an item
 takes it 0.6 ns, so that several owners would only look, each at all places."""
+SHORT = 8
+"""Items of an innermost dimension that is not walked innermost where one of four times as many can
+be: to begin a row takes as long as some items."""
 WIDTHS = (16, 8)
 """Items of vectors; of shorter ones, a kernel expects aligned rows."""
 
@@ -106,7 +109,8 @@ def owners(
     rest = joined(dims)
     row = next((dim for dim in reversed(rest) if dim.is_row), None)
     columns, column_step = (row.size, row.value) if row else (1, 0)
-    rest = joined([dim for dim in rest if dim is not row])
+    whole = joined([dim for dim in rest if dim is not row])
+    rest = with_long_rows(whole)
     items = prod(dim.size for dim in rest) * columns
     many = min(limits.compute_units, -(-items // CHUNK))
 
@@ -118,7 +122,7 @@ def owners(
     if many == 1:
         return numbered("columns", 1)
     least = LINE * LINES // item_bytes
-    split = _split(rest, many, least)
+    split = _split(rest, many, least) or _split(whole, many, least)
     if split:
         return Owners("apart", min(4 * many, split[0].size), split, columns, column_step)
     if columns >= many * least:
@@ -135,6 +139,23 @@ def joined(dims: Sequence[Dim]) -> list[Dim]:
     """Return the dimensions of more than one item, neighbours as one where they can be."""
     flat = [(dim.size, dim.target, dim.value, *dim.indices) for dim in dims if dim.size != 1]
     return [Dim(size, target, value, tuple(k)) for size, target, value, *k in merge(flat)]
+
+
+def with_long_rows(dims: Sequence[Dim]) -> list[Dim]:
+    """Return the dimensions with the longest along which indices stay innermost, if that is short.
+
+    One index then serves a row of items that lie a step apart, and rows are long. Values that meet
+    keep their order: along such a dimension nothing meets where the target moves.
+
+    Args:
+        dims: outermost first.
+    """
+    rest = list(dims)
+    still = [at for at, dim in enumerate(rest) if dim.target and not any(dim.indices)]
+    longest = max(still, key=lambda at: rest[at].size, default=-1)
+    if still and rest[-1].size < SHORT and rest[longest].size >= 4 * SHORT:
+        rest.append(rest.pop(longest))
+    return rest
 
 
 def _split(dims: Sequence[Dim], many: int, least: int) -> tuple[Dim, ...] | None:

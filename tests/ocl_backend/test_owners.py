@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from ocl_backend.kernels import scatter
 from ocl_backend.kernels.dimensions import contiguous_strides
-from ocl_backend.kernels.owners import Dim, Owners, owners
+from ocl_backend.kernels.gathered_rows import found
+from ocl_backend.kernels.owners import Dim, Owners, owners, with_long_rows
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import place
 
@@ -90,6 +91,31 @@ def test_blocks_are_no_shorter_than_steps() -> None:
     assert {(place >> owned.block) % 2 for place in range(0, 40 * 4096, 4096)} == {0, 1}
 
 
+@pytest.mark.parametrize(("rows", "walked"), [(100_000, [2, 5, 50_000]), (99_991, [99_991, 5])])
+def test_short_rows_are_walked_along_the_longest_dimension(rows: int, walked: list[int]) -> None:
+    """Where owners can share that out in equal parts: one index then serves a part's items."""
+    owned = added((rows, 5), 1, 5)
+    assert owned is not None
+    assert owned.way == "apart"
+    assert [dim.size for dim in owned.walked] == walked
+
+
+def test_places_that_meet_do_not_pass_each_other() -> None:
+    meeting = [Dim(1000, 0, 4, (4,)), Dim(4, 1, 1, (1,))]
+    assert with_long_rows(meeting) == meeting
+    apart = [Dim(1000, 4, 4, (0,)), Dim(4, 0, 1, (1,))]
+    assert with_long_rows(apart) == apart[::-1]
+
+
+def test_an_index_that_stays_along_a_loop_is_read_before_it() -> None:
+    body = found("STILL\nfor (;;) {\nFIND\n}", (0, 1, 2), "at")
+    before, within = body.split("for (;;)")
+    assert "LOAD_index_0(index_0_at)" in before
+    assert "begin += index_0 * step_of_0" in before
+    assert "LOAD_index_1(index_1_at + k)" in within
+    assert "LOAD_index_2(index_2_at + k * inner_index_2)" in within
+
+
 def test_every_item_is_walked_once() -> None:
     generator = torch.Generator().manual_seed(torch.seed() % 2**31)
     for _ in range(300):
@@ -114,6 +140,7 @@ CASES: dict[str, Any] = {
     "items": ((20_000,), (40,), lambda x, i, v: x.index_put_((i,), v, accumulate=True)),
     "a number": ((20_000,), (40,), lambda x, i, v: x.index_put_((i,), v[3], accumulate=True)),
     "batch": ((6, 900, 30), (6, 40, 30), lambda x, i, v: x.scatter_add_(1, i, v)),
+    "short last": ((900, 5), (900, 40), lambda x, i, v: x.index_add_(1, i[0], v)),
     "last": ((6, 30, 900), (6, 30, 40), lambda x, i, v: x.scatter_add_(-1, i, v)),
     "spread": ((9000, 20), (40, 20), lambda x, i, v: x.scatter_add_(0, i[:, :1].expand_as(v), v)),
     "largest": ((9000, 20), (40, 20), lambda x, i, v: x.scatter_reduce_(0, i, v, "amax")),
@@ -158,6 +185,24 @@ def test_an_index_out_of_range_is_noted_by_owners(device: Any) -> None:
     try:
         with pytest.raises(RuntimeError, match="index 9 is out of bounds"):
             torch.zeros(4, device=place(device)).index_add_(0, *on(device, index, torch.ones(3)))
+    finally:
+        torch.ocl.set_sync_errors(False)
+
+
+@pytest.mark.parametrize("shape", [(700, 3), (700, 8), (90, 40, 6)])
+def test_columns_of_short_rows_are_read_and_added_to(device: Any, shape: tuple[int, ...]) -> None:
+    x = torch.randint(-9, 9, shape).float()
+    index = torch.tensor([2, -1, 0, -3, 2])
+    ours, columns = on(device, x, index)
+    assert torch.equal(ours[..., columns].cpu(), x[..., index])
+    for each in (ours, x):
+        where = columns if each is ours else index
+        each.transpose(0, -1).index_put_((where,), each.new_ones(()), accumulate=True)
+    assert torch.equal(ours.cpu(), x)
+    torch.ocl.set_sync_errors(True)
+    try:
+        with pytest.raises((IndexError, RuntimeError), match="out of"):
+            ours.index_select(-1, torch.tensor([0, shape[-1]], device=ours.device))
     finally:
         torch.ocl.set_sync_errors(False)
 
