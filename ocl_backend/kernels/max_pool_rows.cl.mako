@@ -116,18 +116,23 @@ ${lanes(dtype.value, wide)} sum = 0;
             const int first_s = left < 0 ? (-left + ${dilation_w - 1}) / ${dilation_w} : 0;
             const int last_s = min(${kernel_w}, ((int)width - left + ${dilation_w - 1}) / ${dilation_w});
             const long to = (row * out_w + ow) * channels;
+            // the first item of a window counts if all are the least number there is
+            const int none = first_q < last_q && first_r < last_r && first_s < last_s
+                ? ((front + first_q * ${dilation_d}) * (int)height + top + first_r * ${dilation_h}) * (int)width
+                    + left + first_s * ${dilation_w}
+                : -1;
             long c = 0;
 % for wide in widths:
 <%self:each name="c" count="channels" wide="${wide}">\
 ${lanes("float", wide)} best = -INFINITY;
-                ${lanes("int", wide)} best_at = -1;
+                ${lanes("int", wide)} best_at = none;
                 for (int q = first_q; q < last_q; ++q)
                 for (int r = first_r; r < last_r; ++r) {
                     const int beside = (front + q * ${dilation_d}) * (int)height + top + r * ${dilation_h};
                     for (int s = first_s; s < last_s; ++s) {
                         const int at = beside * (int)width + left + s * ${dilation_w};
                         const ${lanes("float", wide)} value = ${vectors.load(dtype, "plane", "at * channels + c", "1", wide)};
-                        const ${lanes("int", wide)} wins = best_at < 0 || value > best || value != value;
+                        const ${lanes("int", wide)} wins = (value > best) | (value != value);
                         best = wins ? value : best;
                         best_at = wins ? at : best_at;
                     }
@@ -161,7 +166,7 @@ const int first_row = (front + first_q * ${dilation_d}) * (int)height + top + fi
                 for (int r = q == first_q ? first_r + 1 : first_r; r < last_r; ++r) {
                     const int beside = (front + q * ${dilation_d}) * (int)height + top + r * ${dilation_h};
                     const ${lanes("float", wide)} value = ${vectors.load(dtype, "plane", "beside * width + w", "1", wide)};
-                    const ${lanes("int", wide)} wins = value > best || value != value;
+                    const ${lanes("int", wide)} wins = (value > best) | (value != value);
                     best = wins ? value : best;
                     best_row = wins ? beside : best_row;
                 }
@@ -187,8 +192,8 @@ const int first_row = (front + first_q * ${dilation_d}) * (int)height + top + fi
                 const ${lanes("float", width)} value = ${strided("line", "s")};
                 const ${lanes("int", width)} at = ${strided("places", "s")};
                 const ${lanes("int", width)} later = at > best_at;
-                const ${lanes("int", width)} wins = (value > best) || ((value == best) && !later)
-                    || ((value != value) && ((best == best) || later));
+                const ${lanes("int", width)} wins = (value > best) | ((value == best) & ~later)
+                    | ((value != value) & ((best == best) | later));
                 best = wins ? value : best;
                 best_at = wins ? at : best_at;
             }

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ocl_backend.kernels import max_pool_rows
 from tests.ocl_backend.cpu_twin import check, place
 
 WINDOWS: list[dict[str, Any]] = [
@@ -60,6 +61,40 @@ def test_a_window_of_padding_alone_has_the_lowest_number(
     if dtype.is_floating_point:
         (grad,) = torch.autograd.grad(y, ours, torch.ones_like(y))
         assert not grad.any()
+
+
+@pytest.mark.parametrize("channels", [3, 16, 21])
+def test_windows_of_least_numbers_say_where_their_first_item_lies(
+    device: Any, channels: int
+) -> None:
+    x = torch.randn(2, channels, 7, 9).masked_fill(torch.rand(2, channels, 7, 9) < 0.8, -torch.inf)
+    x[0, :, 3, 4] = torch.nan
+    pool = nn.MaxPool2d(3, 2, 1, return_indices=True)
+    for images in (x, x.contiguous(memory_format=torch.channels_last)):
+        for ours, theirs in zip(pool(images.to(place(device))), pool(images), strict=True):
+            torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True, rtol=0, atol=0)
+
+
+def test_channels_of_a_window_are_compared_twice_for_each_item(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third comparison, of whether there was an item before, takes a vector twice as long."""
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs have other kernels")
+    texts: list[str] = []
+    plain = max_pool_rows.prepare
+
+    def noted(number: int, text: str, *more: Any) -> Any:
+        texts.append(text)
+        return plain(number, text, *more)
+
+    monkeypatch.setattr(max_pool_rows, "prepare", noted)
+    x = torch.randn(1, 18, 6, 5).contiguous(memory_format=torch.channels_last)
+    nn.MaxPool2d((2, 3), (2, 1))(x.to(place(device)))
+    (text,) = texts
+    wins = [line for line in text.splitlines() if " wins = " in line]
+    assert wins
+    assert all("best_at" not in line and "||" not in line for line in wins)
 
 
 @pytest.mark.parametrize("counts", [True, False])
