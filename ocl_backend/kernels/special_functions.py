@@ -6,6 +6,45 @@ noted. They are written to be short and right to the precision, not to be fast.
 
 from __future__ import annotations
 
+LGAMMA = """\
+const T z = fabs(self);
+T y = z;
+T product = z < 0.5 ? z * (z + 1.0) : z < 1.5 ? z : (T)(1);
+product = y >= 2.5 ? product * (y - 1.0) : product;
+y = y >= 2.5 ? y - 1.0 : y;
+product = y >= 2.5 ? product * (y - 1.0) : product;
+y = y >= 2.5 ? y - 1.0 : y;
+product = y >= 2.5 ? product * (y - 1.0) : product;
+y = y >= 2.5 ? y - 1.0 : y;
+product = y >= 2.5 ? product * (y - 1.0) : product;
+y = y >= 2.5 ? y - 1.0 : y;
+const T l = log(z < 6.0 ? product : z * 0.36787944117144232160);
+const T t = z < 0.5 ? z : z < 1.5 ? z - 1.0 : y - 2.0;
+T near = (T)(-9.43948828e-06);
+near = near * t + 2.05072128e-05;
+near = near * t + -4.49262367e-05;
+near = near * t + 9.94575128e-05;
+near = near * t + -0.000223155;
+near = near * t + 0.00050967;
+near = near * t + -0.001192754;
+near = near * t + 0.00289051;
+near = near * t + -0.007385551;
+near = near * t + 0.020580808;
+near = near * t + -0.067352301;
+near = near * t + 0.322467033;
+near = near * t + 0.422784335;
+near = near * t + (z < 1.5 ? -l : l);
+const T u = 1.0 / (z * z);
+const T far = (z - 0.5) * l + 0.41893853320467274
+    + (0.083333333333333333 - u * (0.0027777777777777778 - u * 0.00079365079365079365)) / z;
+const T whole = z < 6.0 ? near : far;
+const T wave = fabs(sin((z - rint(z)) * 3.14159265358979323846));
+z == (T)(INFINITY) ? z
+    : self < (T)(0) ? 1.14472988584940017414 - log(z) - log(wave) - whole : whole"""
+"""In single precision, also for vectors: 6.1.33 around 2, where 6.1.15 leads up to 6, then 6.1.41;
+6.1.17 for negative numbers. Intel's compiler for processors calls a function for each lane: 104 ns
+an item, 6 with these statements (EPYC with AVX2)."""
+
 ZETA = """\
 // Hurwitz: Euler and Maclaurin (23.1.30, 23.2.7) behind the first terms
 T zeta(const T s, const T q)
@@ -111,39 +150,30 @@ T erfinv(const T x)
 """
 
 ERFINV_NEAR = """\
-// in single precision: two polynomials of -log(1 - x * x) (Giles 2011, "Approximating the erfinv
-// function", GPU Computing Gems)
-T erfinv_near(const T x)
-{
-    T w = -log((1 - x) * (1 + x)), p;
-    if (!(fabs(x) < 1))
-        return fabs(x) == 1 ? copysign((T)INFINITY, x) : NAN;
-    if (w < 5) {
-        w -= 2.5;
-        p = 2.81022636e-08;
-        p = 3.43273939e-07 + p * w;
-        p = -3.5233877e-06 + p * w;
-        p = -4.39150654e-06 + p * w;
-        p = 0.00021858087 + p * w;
-        p = -0.00125372503 + p * w;
-        p = -0.00417768164 + p * w;
-        p = 0.246640727 + p * w;
-        p = 1.50140941 + p * w;
-    } else {
-        w = sqrt(w) - 3;
-        p = -0.000200214257;
-        p = 0.000100950558 + p * w;
-        p = 0.00134934322 + p * w;
-        p = -0.00367342844 + p * w;
-        p = 0.00573950773 + p * w;
-        p = -0.0076224613 + p * w;
-        p = 0.00943887047 + p * w;
-        p = 1.00167406 + p * w;
-        p = 2.83297682 + p * w;
-    }
-    return p * x;
-}
-"""
+const T w = -log((1.0 - self) * (1.0 + self)), by = w - 2.5, root = sqrt(w) - 3.0;
+T near = (T)(2.81022636e-08);
+near = near * by + 3.43273939e-07;
+near = near * by + -3.5233877e-06;
+near = near * by + -4.39150654e-06;
+near = near * by + 0.00021858087;
+near = near * by + -0.00125372503;
+near = near * by + -0.00417768164;
+near = near * by + 0.246640727;
+near = near * by + 1.50140941;
+T far = (T)(-0.000200214257);
+far = far * root + 0.000100950558;
+far = far * root + 0.00134934322;
+far = far * root + -0.00367342844;
+far = far * root + 0.00573950773;
+far = far * root + -0.0076224613;
+far = far * root + 0.00943887047;
+far = far * root + 1.00167406;
+far = far * root + 2.83297682;
+const T size = fabs(self);
+size < (T)(1) ? (w < 5.0 ? near : far) * self
+    : size == (T)(1) ? copysign((T)(INFINITY), self) : (T)(NAN)"""
+"""In single precision, also for vectors: two polynomials of -log(1 - x * x) (Giles 2011,
+"Approximating the erfinv function", GPU Computing Gems)."""
 
 NDTRI = """\
 T ndtri(const T p)

@@ -11,14 +11,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend.kernels.pointwise_table import UNARY
+from ocl_backend.kernels.special_table import SPECIAL
 
 special = torch.special
+TABLE = UNARY | SPECIAL
 EVERYWHERE = (-21.3, -5.5, -0.7, 1e-3, 0.4, 2.3, 7.1, 19.9, 33.0)
 POSITIVE = (1e-6, 0.03, 0.7, 2.2, 6.0, 24.9, 25.1, 140.0)
 UNIT = (1e-20, 1e-4, 0.2, 0.3, 0.55, 0.9)
 
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[float, ...]]] = {
     "digamma": (torch.digamma, mpmath.digamma, EVERYWHERE),
+    "lgamma": (torch.lgamma, lambda x: mpmath.log(abs(mpmath.gamma(x))),
+               (*EVERYWHERE, -1e-30, -0.01, 1e-30, 0.5, 1 + 2**-15, 1.5, 2 - 2**-15, 5.99, 1e6)),
     "polygamma": (lambda x: torch.polygamma(2, x), lambda x: mpmath.psi(2, x), EVERYWHERE),
     "far zeta": (lambda x: special.zeta(2, 1e22 * x) * 1e22, lambda x: 1 / mpmath.mpf(x), (1, 3)),
     "zeta": (lambda x: special.zeta(x + 1, 1.5), lambda x: mpmath.zeta(x + 1, 1.5), POSITIVE[1:]),
@@ -55,6 +60,24 @@ def test_function_is_right_to_its_precision(device: Any, name: str) -> None:
         got = ours(x.to(torch.device("ocl", device.index))).cpu().double()
         close = 64 * torch.finfo(dtype).eps
         torch.testing.assert_close(got, want, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("name", ["lgamma", "erfinv"])
+def test_functions_that_are_made_of_statements_have_vectors(name: str) -> None:
+    """A function that is called is computed for each lane of a processor's vector."""
+    text = TABLE[name].text(torch.float32)
+    assert name not in text
+    assert "if" not in text
+    assert TABLE[name].text(torch.float64) == f"{name}(self)"
+
+
+def test_the_logarithm_of_the_gamma_function_at_its_poles_and_zeros(device: Any) -> None:
+    inf = float("inf")
+    x = torch.tensor([0.0, -0.0, -1.0, -2.0, -1e9, inf, -inf, 1e38, 1.0, 2.0, float("nan")])
+    x = torch.cat([x, torch.tensor([1 + 2**-23, 1 - 2**-24, 2 + 2**-22, 2 - 2**-23])])
+    ours = torch.lgamma(x.to(torch.device("ocl", device.index))).cpu()
+    theirs = torch.lgamma(x.double()).float()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("order", [1, 2])
