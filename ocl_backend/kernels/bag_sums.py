@@ -21,6 +21,8 @@ from ocl_backend.kernels.places import PLACE, Places, parameters_of
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
+APART = 8
+"""Items whose copy takes a processor less time than to add one that lies apart from its row's."""
 MOST_IN_BAG = 64
 """Indices of a bag, on average, that a GPU's work-item adds one after the other."""
 
@@ -111,13 +113,16 @@ def sum_bags(
     out = weight.new_empty(bags, columns)
     if not out.numel():
         return out
+    on_cpu = are_possible(devices()[weight.get_device()].limits)
+    if on_cpu and weight.stride(1) != 1 and len(weight) <= APART * indices.numel():
+        weight = weight.contiguous()
     places = Places(
         (), (), (indices,), (len(weight),), (weight.stride(0),), (0,), "embedding_bag"
     )  # fmt: skip
     if indices.numel():
         places.check()
     device = weight.get_device()
-    width = 16 if are_possible(devices()[device].limits) and weight.stride(1) == 1 else 1
+    width = 16 if on_cpu and weight.stride(1) == 1 else 1
     piece = CHUNK if width > 1 else 1
     kept = [] if factors is None else [factors.contiguous()]
     given: list[Tensor | float] = [

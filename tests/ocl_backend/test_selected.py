@@ -89,6 +89,23 @@ def test_bags_are_rounded_once(device: Any, mode: str, dtype: str, columns: int)
         torch.testing.assert_close(ours.cpu(), theirs.to(table.dtype), **close)
 
 
+@pytest.mark.parametrize(("words", "copies"), [(40, 1), (2, 0)])
+def test_rows_of_a_turned_table_are_copied_where_many_are_added(
+    device: Any, words: int, copies: int
+) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs add items that lie apart side by side")
+    table = torch.randn(70, 90).to(place(device)).mT
+    chosen = torch.randint(90, (words,)).to(place(device))
+    starts = torch.arange(0, words, 2).to(place(device))
+    with torch.no_grad(), torch.ocl.profile(file=None) as seen:
+        ours = functional.embedding_bag(chosen, table, starts, mode="sum").cpu()
+    turned = [command.name for command in seen.commands if command.name.startswith("strided")]
+    assert len(turned) == copies, seen.commands
+    theirs = functional.embedding_bag(chosen.cpu(), table.cpu(), starts.cpu(), mode="sum")
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_copies_of_sizes_beyond_whole_pieces(device: Any) -> None:
     for count in (1, 255, 1024, 1025, 70_001):
         x = torch.randint(0, 255, (count + 8,), dtype=torch.uint8)
