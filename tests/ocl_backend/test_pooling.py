@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ocl_backend.kernels import max_pool_rows
+from ocl_backend.runtime.launch import prepare
 from tests.ocl_backend.cpu_twin import check, place
 
 WINDOWS: list[dict[str, Any]] = [
@@ -82,11 +83,10 @@ def test_channels_of_a_window_are_compared_twice_for_each_item(
     if device.limits.kind != "cpu":
         pytest.skip("GPUs have other kernels")
     texts: list[str] = []
-    plain = max_pool_rows.prepare
 
     def noted(number: int, text: str, *more: Any) -> Any:
         texts.append(text)
-        return plain(number, text, *more)
+        return prepare(number, text, *more)
 
     monkeypatch.setattr(max_pool_rows, "prepare", noted)
     x = torch.randn(1, 18, 6, 5).contiguous(memory_format=torch.channels_last)
