@@ -78,6 +78,16 @@ def test_division_survives_numbers_whose_square_overflows(device: Any) -> None:
     torch.testing.assert_close(ours.cpu(), torch.ones(2, dtype=x.dtype))
 
 
+@pytest.mark.parametrize("divided", [1 + 1j, 0j, 2 - 0j, complex(0, -inf), complex(nan, 1)])
+def test_division_by_numbers_without_a_finite_square(device: Any, divided: complex) -> None:
+    """0 and infinities, too. The CPU divides one number at a time: its vectors make NaNs here."""
+    ends = (0.0, 1.0, -2.0, inf, -inf, 3e38, 1e-30)
+    x = torch.full((1,), divided)
+    by = torch.tensor([complex(real, imaginary) for real, imaginary in product(ends, ends)])
+    expected = torch.cat([x / one for one in by.split(1)])
+    assert_same(x.to(place(device)) / by.to(place(device)), expected)
+
+
 BY_PARTS = {
     "joined": lambda x, i: torch.cat([x, x.real, torch.stack([x[0], x[1]])]),
     "chosen": lambda x, i: x.index_select(0, i) + x[i] + x.gather(0, i[:, None].expand(2, 3)),

@@ -25,9 +25,12 @@ const T out_real = endless ? length : length * cos(turned);
 const T out_imaginary = turned == (T)0 ? turned : length * sin(turned);
 """
 DIV = """\
-const T unit = fmax(fabs(r), fabs(s)), u = r / unit, v = s / unit;  // a square could overflow
-const T square = (u * u + v * v) * unit;
-const T out_real = (p * u + q * v) / square, out_imaginary = (q * u - p * v) / square;
+// both by the larger part first (Smith 1962), because a square could overflow; 0 divides each part
+const R turned = fabs(r) < fabs(s), zero = r == (T)0 && s == (T)0;
+const T large = turned ? s : r, small = turned ? r : s, ratio = small / large;
+const T whole = zero ? fabs(r) : large + small * ratio;
+const T out_real = (zero ? p : turned ? p * ratio + q : p + q * ratio) / whole;
+const T out_imaginary = (zero ? q : turned ? q * ratio - p : q - p * ratio) / whole;
 """
 BODIES = {
     "add": "const T out_real = p + r, out_imaginary = q + s;\n",
