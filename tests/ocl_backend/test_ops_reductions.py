@@ -14,7 +14,7 @@ from torch import Tensor
 from ocl_backend.kernels import softmax_rows
 from ocl_backend.kernels.softmax_rows import Shares
 from oclgen.limits import Limits
-from tests.ocl_backend.cpu_twin import agree, check, place, refuse_alike
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place, refuse_alike
 
 INPUTS: dict[str, Any] = {
     "three dimensions": lambda: torch.randn(5, 7, 33),
@@ -293,6 +293,14 @@ def test_sums_of_no_complex_numbers_are_complex(
     device: Any, name: str, shape: tuple[int, ...]
 ) -> None:
     agree(device, lambda x: getattr(x, name)(dim=-1), torch.zeros(shape, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_extremes_of_no_rows_of_complex_numbers(device: Any, name: str) -> None:
+    assert_same(
+        getattr(torch.zeros(0, 3, dtype=torch.complex64, device=place(device)), name)(1),
+        torch.zeros(0, dtype=torch.complex64),
+    )
 
 
 def test_outputs_are_written(device: Any) -> None:
