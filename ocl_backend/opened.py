@@ -22,7 +22,7 @@ from ocl_backend.ops.reduce import similarity
 from ocl_backend.ops.sequence import attention, recurrent_network, sharding, transformer
 from ocl_backend.ops.sparse import layouts
 from ocl_backend.ops.tensor import copies, quantized
-from ocl_backend.ops.training import optim, optimizer_steps
+from ocl_backend.ops.training import averaged_models, optim, optimizer_steps
 from ocl_backend.runtime import compiling, devices, generators, idle, memory, pending, shim, streams
 from ocl_backend.vision import operators
 
@@ -52,6 +52,7 @@ def _open() -> None:
     sharding.register()
     optim.prefer_fused()
     optimizer_steps.replace()
+    averaged_models.replace()
     atexit.register(_settle)
     if (count := devices.device_count()) and shim.is_of_these_sources():
         ocl_autoload.remember(shim.path(), compiling.sources(), count)

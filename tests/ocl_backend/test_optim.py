@@ -22,10 +22,11 @@ from torch.optim import (
     RMSprop,
     Rprop,
 )
+from torch.optim.swa_utils import AveragedModel
 
 from ocl_backend.fusion import recall
 from ocl_backend.ops.tensor import copies
-from tests.ocl_backend.cpu_twin import place, relative
+from tests.ocl_backend.cpu_twin import assert_same, place, relative
 
 SIZES = [(3,), (4, 3, 7, 7), (1,), (17, 33), (40000,), (), (0, 3), *[(5,)] * 20]
 
@@ -278,3 +279,20 @@ def test_momentum_may_begin_later_for_some_parameters(device: Any, dampening: fl
         found.append(torch.stack([param.detach().cpu() for param in params]))
     assert relative(found[1], found[0]) < 1e-6
     assert optimizer.param_groups[0]["fused"] is (dampening == 0)
+
+
+def test_an_average_of_a_model_takes_its_integers(device: Any) -> None:
+    """Counts of batches, and integers that fall, whose mean is rounded to zero."""
+
+    def run(where: Any) -> list[Any]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4)).to(where)
+        model.register_buffer("whole", torch.tensor([7, -3], device=where))
+        average = AveragedModel(model, use_buffers=True)
+        for turn in range(4):
+            model(torch.full((5, 6), float(turn), device=where))
+            model.whole.add_(-turn)
+            average.update_parameters(model)
+        return [*average.state_dict().values()]
+
+    assert_same(run(place(device)), run("cpu"))
