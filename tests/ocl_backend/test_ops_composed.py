@@ -140,6 +140,25 @@ def test_sampling_at_a_grid(device: Any, mode: str, padding: str) -> None:
         )
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_cubic_samples_far_away_and_nowhere(device: Any, padding: str) -> None:
+    """Not finite: NaN, and no gradient of the image; beyond a long: as beside the image.
+
+    No float says in which image of a row of mirrors 1e19 lies.
+    """
+    far = [] if padding == "reflection" else [1e19, -1e19]
+    places = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.25, *far])
+    grid = torch.cartesian_prod(places, places).view(1, len(places), len(places), 2)
+
+    def sample(x: Any, grid: Any) -> Any:
+        x, grid = x.clone().requires_grad_(), grid.clone().requires_grad_()
+        y = functional.grid_sample(x, grid, "bicubic", padding, False)
+        of_x, of_grid = torch.autograd.grad(y.sum(), (x, grid))
+        return (y, of_grid, of_x) if padding == "zeros" else (y, of_grid)
+
+    agree(device, sample, IMAGE[:1].mT, grid, tolerance=2e-5)
+
+
 def test_gradients_of_a_grid_are_refused_where_order_matters(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ BILINEAR, NEAREST, BICUBIC = range(3)
 HELPERS = """\
 enum { BILINEAR, NEAREST, BICUBIC };
 enum { ZEROS, BORDER, REFLECTION };
+#define FAR (T)1e9 // an item further away than any image reaches
 
 // moves a position into [0, size - 1] as the padding says; *slope is multiplied by its derivative
 T padded(T at, const long size, const long padding, const long align, T *slope)
@@ -53,15 +54,17 @@ int taps(const T position, const long size, const long kind, const long padding,
 {
     T scale = (T)(align ? size - 1 : size) / 2;
     T at = align ? (position + 1) * scale : ((position + 1) * size - 1) / 2;
-    if (kind != BICUBIC)
+    if (kind != BICUBIC) {
         at = padded(at, size, padding, align, &scale);
-    if (!(fabs(at) < (T)1e9))
-        at = -100;
+        if (!(fabs(at) < FAR))
+            at = -100;
+    }
     const T base = kind == NEAREST ? rint(at) : floor(at);
     const T part = at - base;
     const int count = kind == NEAREST ? 1 : kind == BILINEAR ? 2 : 4;
     for (int k = 0; k < count; ++k) {
-        item[k] = (long)base + k;
+        if (kind != BICUBIC)
+            item[k] = (long)base + k;
         if (kind == NEAREST) {
             weight[k] = 1;
             slope[k] = 0;
@@ -72,7 +75,8 @@ int taps(const T position, const long size, const long kind, const long padding,
             T steepness, ignored = 1;
             weight[k] = cubic(part + 1 - k, &steepness);
             slope[k] = steepness * scale;
-            item[k] = (long)padded(base - 1 + k, size, padding, align, &ignored);
+            const T tap = padded(base - 1 + k, size, padding, align, &ignored);
+            item[k] = fabs(tap) < FAR ? (long)tap : -1;
         }
         if (item[k] < 0 || item[k] >= size)
             item[k] = -1;
@@ -93,6 +97,9 @@ if (!volume) {
     weight_z[0] = 1;
     slope_z[0] = 0;
 }
+// NaN where a bicubic position is not finite, else 0: the CPU multiplies its weights by the zeros
+// outside of the image, too, which are not read here
+const T nothing = mode == BICUBIC ? (weight_x[0] + weight_y[0]) * 0 : 0;
 """
 
 WALK = """\
@@ -140,7 +147,7 @@ def forward(mode: int, volume: bool, at_once: int) -> str:
     rows = list(product(range(few if volume else 1), range(few)))
     located = "".join(ROW.format(r=r, i=i, j=j) for r, (i, j) in enumerate(rows))
     mine = [f" && c + {n} < mine" if n else "" for n in range(at_once)]
-    sums = "".join(f"    T sum{n} = 0;\n" for n in range(at_once))
+    sums = "".join(f"    T sum{n} = nothing;\n" for n in range(at_once))
     for n, r, k in product(range(at_once), range(len(rows)), range(few)):
         sums += SUM.format(n=n, r=r, k=k, if_mine=mine[n])
     sums += "".join(STORE.format(n=n, if_mine=each) for n, each in enumerate(mine))
@@ -149,7 +156,7 @@ def forward(mode: int, volume: bool, at_once: int) -> str:
 
 BACKWARD = (
     LOCATE
-    + "T grad_x = 0, grad_y = 0, grad_z = 0;\n"
+    + "T grad_x = nothing, grad_y = nothing, grad_z = 0;\n"
     + WALK
     % """\
             T along = 0;
