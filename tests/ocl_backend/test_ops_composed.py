@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -187,6 +188,26 @@ def test_many_samples_of_a_plane_are_added_up(
     x, grid = torch.randn(1, 19, 5, 6), torch.rand(1, 17, 19, 2) * 2 - 1
     check(device, lambda x, g: functional.grid_sample(x, g, align_corners=True), x, grid)
     check(device, lambda x: functional.grid_sample(x, grid.to(x.device), align_corners=True), x)
+
+
+WINDOWS = "bartlett", "blackman", "hamming", "hann", "kaiser"
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_windows_of_a_signal(device: Any, length: int) -> None:
+    for name, periodic in product(WINDOWS, (False, True)):
+        window = getattr(torch, f"{name}_window")
+        agree(device, lambda x, w=window, p=periodic: w(length, p, device=x.device), X)
+    agree(device, lambda x: torch.kaiser_window(length, True, 3.0, device=x.device), X)
+
+
+def test_a_window_of_integers_is_refused(device: Any) -> None:
+    for length, dtype in ((3, torch.int32), (-1, torch.float32)):
+        refuse_alike(
+            device,
+            lambda x, n=length, d=dtype: torch.kaiser_window(n, dtype=d, device=x.device),
+            X,
+        )
 
 
 def test_histograms(device: Any) -> None:

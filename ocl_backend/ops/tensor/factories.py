@@ -1,4 +1,4 @@
-"""Tensors made from nothing: ranges and identities.
+"""Tensors made from nothing: ranges, identities and a window.
 
 `full`, `zeros`, `ones` and their likes reach `fill_` and `zero_`, which are pointwise.
 """
@@ -193,6 +193,25 @@ def zero_tensor(size: list[int], **options: Any) -> Tensor:
     return torch.zeros(size, **options)
 
 
+def kaiser_window(length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
+    """Return Kaiser's window [length], of floats; a periodic one lacks the last item of its period.
+
+    torch's own kernel of it has no entry for this device, and ends in an internal assertion.
+
+    Raises:
+        RuntimeError: `length` is negative, or the dtype asked for is not of floats.
+    """
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    if length < 0 or not dtype.is_floating_point:
+        raise RuntimeError(f"kaiser_window of {length} items as {dtype}; it needs 0 or more floats")
+    if length <= 1:
+        return torch.ones(length, **options)
+    wide = torch.promote_types(dtype, torch.float32)
+    at = torch.linspace(-1, 1, length + periodic, **options | {"dtype": wide})[:length]
+    bent = torch.i0((1 - at * at).clamp(min=0).sqrt() * beta)
+    return (bent / torch.i0(torch.full((), beta, dtype=torch.float64, device="cpu"))).to(dtype)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "arange.start_out": arange_out,
     "linspace.out": linspace_out,
@@ -200,5 +219,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "eye.out": eye_out,
     "eye.m_out": eye_out,
     "_efficientzerotensor": zero_tensor,
+    "kaiser_window": kaiser_window,
+    "kaiser_window.periodic": kaiser_window,
+    "kaiser_window.beta": kaiser_window,
 }
 """Implementations by aten name."""
