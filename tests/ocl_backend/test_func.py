@@ -8,11 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import Tensor
-from torch.func import grad, vmap
-from torch.nn.functional import gelu, linear, scaled_dot_product_attention, silu
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
+from torch.nn.functional import (
+    gelu,
+    linear,
+    logsigmoid,
+    scaled_dot_product_attention,
+    silu,
+)
 
-from tests.ocl_backend.cpu_twin import assert_same, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, place, relative
 
 
 def with_constants(x: Tensor) -> Tensor:
@@ -58,3 +64,45 @@ def test_attention_of_each_of_many(device: Any, masked: bool) -> None:
 
     there: Any = [t if t is None else t.to(place(device)) for t in (q, k, v, bias)]
     assert_same(run(*there), run(q, k, v, bias))
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_slopes_of_the_logarithm_of_a_sigmoid(device: Any, transform: Any) -> None:
+    """Several gradients of one input, which has fewer dimensions."""
+    x = torch.linspace(-3, 3, 6).view(2, 3)
+    agree(device, transform(logsigmoid), x)
+
+
+CELLS: dict[str, Any] = {
+    "lstm cell": (lambda: nn.LSTMCell(6, 5), (3, 6)),
+    "gru cell": (lambda: nn.GRUCell(6, 5, bias=False), (3, 6)),
+    "lstm": (lambda: nn.LSTM(6, 5, num_layers=2, bidirectional=True), (4, 3, 6)),
+    "gru": (lambda: nn.GRU(6, 5), (4, 3, 6)),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_forward_gradients_of_recurrent_steps(device: Any, name: str) -> None:
+    """Of the input and of all weights; and gradients of those, backwards."""
+    torch.manual_seed(0)
+    make, shape = CELLS[name]
+    cell = make()
+    x, tangent = torch.randn(shape), torch.randn(shape)
+
+    def run(x: Tensor, tangent: Tensor, cell: nn.Module) -> tuple[Tensor, ...]:
+        given = dict(cell.named_parameters())
+        ones = {key: torch.ones_like(p) for key, p in given.items()}
+
+        def last(x: Tensor, given: dict[str, Tensor]) -> Tensor:
+            made = functional_call(cell, given, (x,))
+            return made[0] if isinstance(made, tuple) else made
+
+        def slope(x: Tensor) -> Tensor:
+            return jvp(last, (x, given), (tangent, ones))[1]
+
+        return slope(x).detach(), grad(lambda x: slope(x).square().sum())(x).detach()
+
+    theirs = run(x.double(), tangent.double(), cell.double())
+    where = place(device)
+    ours = run(x.to(where), tangent.to(where), cell.float().to(where))
+    assert [relative(a, b.float()) < 1e-5 for a, b in zip(ours, theirs, strict=True)] == [True] * 2

@@ -42,8 +42,9 @@ def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
     """Return the gradient of x."""
     del buffer  # the CPU keeps exp(-|x|) there
-    out = torch.empty_like(x)
-    launch(_log_sigmoid(x.dtype, True), x.shape, (grad, x, out))
+    shape = broadcast_shapes(grad.shape, x.shape)  # `vmap` gives several gradients of an x
+    out = torch.empty_like(x) if x.shape == shape else x.new_empty(shape)
+    launch(_log_sigmoid(x.dtype, True), shape, (grad, x, out))
     return out
 
 
