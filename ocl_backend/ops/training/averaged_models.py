@@ -20,10 +20,11 @@ Update = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 def replace() -> None:
     """Let torch's equal average of lists take the integers of ocl one by one, as of the CPU."""
     own: Callable[[], Update] = swa_utils.get_swa_multi_avg_fn
+    single: Callable[[], Callable[..., Tensor]] = swa_utils.get_swa_avg_fn
 
     @wraps(own)
     def make() -> Update:
-        of_lists, of_one = own(), swa_utils.get_swa_avg_fn()
+        of_lists, of_one = own(), single()
 
         @torch.no_grad()
         def update(averaged: Sequence[Tensor], current: Sequence[Tensor], count: Any) -> None:
