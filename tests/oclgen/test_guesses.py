@@ -85,6 +85,7 @@ TYPICAL: tuple[Problem, ...] = (
         for dtype in ("fp32", "bf16", "int8")
         for trans_a, trans_b in ((False, False), (False, True), (True, False))
     ),
+    GemmProblem(100_000, 24, 16),
 )
 
 
