@@ -332,7 +332,9 @@ def source(
             piece = at_once(operand, alone)
             widths[operand.type] = max(widths.get(operand.type, width), piece)
     has_ahead = not alone and width > 1 and steps > 1
-    results = [o.type for o in kernel.operands if o.role in ("output", "inout")]
+    results = [
+        o.type for o in kernel.operands if o.role != "position" and not kernel.is_read_only(o)
+    ]
     return render(
         "elementwise", package="ocl_backend", kernel=kernel,
         prelude=vectors.narrow_quotients(results, kernel.body + kernel.helpers)

@@ -289,14 +289,16 @@ def prelude(dtype: DType, width: int) -> str:
     return dtype.prelude
 
 
-def narrow_quotients(results: Iterable[DType], body: str) -> str:
+def narrow_quotients(results: Sequence[DType], body: str) -> str:
     """Return the mark of a text whose quotients are all rounded to 16 bits, else nothing.
 
     Args:
-        results: what the kernel writes.
+        results: all that the kernel writes, at addresses, too.
         body: its expressions. Those that round to integers, or compare, need exact quotients.
     """
-    is_narrow = all(dtype.value == "float" and dtype.item_bytes == 2 for dtype in results)
+    is_narrow = bool(results) and all(
+        dtype.value == "float" and dtype.item_bytes == 2 for dtype in results
+    )
     return f"{NARROW}\n" if is_narrow and "/" in body and not _EXACT.search(body) else ""
 
 

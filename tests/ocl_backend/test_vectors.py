@@ -17,6 +17,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import collapse
 from ocl_backend.kernels.elementwise import ItemSharing, Kernel, Operand, source
 from oclgen.limits import Limits
+from oclgen.render import NARROW
 from tests.ocl_backend.cpu_twin import agree, check, place, relative
 
 STARTS = (0, 1, 2, 3)
@@ -161,6 +162,25 @@ def test_narrow_vectors_are_as_wide_as_an_access_together(
     text = source(some, 1, ("1", "1"), 4, steps, False)
     assert (f"t1_ahead[{steps}];" in text) == (steps > 1)
     assert "_ahead" not in source(some, 1, ("1", "1"), 4, steps, False, alone=True)
+
+
+def test_quotients_are_correct_unless_all_that_is_written_is_narrow() -> None:
+    """What is stored at an address counts, too, and a kernel that lists no result has one."""
+    half, full = (kernel(dtype, torch.float32) for dtype in (torch.float16, torch.float32))
+    there = Operand("there", torch.float32, "address")
+    for each, body, is_narrow in (
+        (half, "const T t0 = 1 / t1;", True),
+        (half, "const T t0 = trunc(1 / t1);", False),
+        (full, "const T t0 = 1 / t1;", False),
+        (half, "const T t0 = 1 / t1; STORE_there(0, t0);", False),
+    ):
+        parameters = (*each.parameters, there)
+        text = source(
+            replace(each, body=body, parameters=parameters), 1, ("1", "1", "1"), 1, 1, False
+        )
+        assert (NARROW in text) == is_narrow, body
+    written = Kernel("some", "float", (full.parameters[1], there), "STORE_there(0, 1 / t1);")
+    assert NARROW not in source(written, 1, ("1", "1"), 1, 1, False)
 
 
 @pytest.mark.parametrize(
