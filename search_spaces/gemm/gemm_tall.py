@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oclgen.families.gemm.gemm_tall import ACROSS, share
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div, round_up
 from oclgen.problem import GemmProblem
 from search_spaces.values import Value
 
@@ -20,11 +20,9 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     """
     if limits.kind == "cpu":
         return {}
-    across = (1, 2, 4, 8)
-    shares = {round_up(ceil_div(problem.n, count), 4) for count in across[1:]}
     return {
         "item_m": (1, 2, 4),
-        "item_n": (problem.n, *sorted(shares - {problem.n})),
+        "item_n": tuple(dict.fromkeys(share(problem.n, count) for count in ACROSS)),
         "local_m": (16, 32, 64, 128, 256),
-        "local_n": across,
+        "local_n": ACROSS,
     }

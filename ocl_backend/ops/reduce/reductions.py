@@ -219,7 +219,7 @@ def amin(x: Tensor, dims: Dims = (), keepdim: bool = False) -> Tensor:
 
 
 def _extreme(x: Tensor, dims: Dims, keepdim: bool, largest: bool) -> Tensor:
-    dtype_of(x.dtype)  # refuses complex numbers: those of rows that there are none of are no error
+    dtype_of(x.dtype)  # complex numbers have no kernel: the CPU says what extremes of no rows are
     reduced = dims_of(dims, x.dim())
     if any(x.shape[dim] == 0 for dim in reduced):
         raise IndexError(

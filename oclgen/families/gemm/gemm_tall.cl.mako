@@ -2,11 +2,10 @@
 GEMM of many rows: C = act(op(A) op(B) + bias + residual), batched, row-major, B small.
 
 A work-group has item_m * local_m rows of C. It copies B to local memory as [k][n], and its rows of A
-by 16 bytes, of which several are on their way at once. Where A is stored [k, m],
-neighbouring work-items read neighbours straight from memory. Sums return through the same local
-memory, and leave by 16 bytes. Both copies are of one piece of memory where rows lie close, and go
-row by row where rows in local memory lie apart; the last rows of C, and rows that are not aligned,
-move element by element.
+by 16 bytes, of which several are on their way at once. Where A is stored [k, m], neighbouring
+work-items read neighbours straight from memory. Sums return through the same local memory, and leave
+by 16 bytes. Both copies are of one piece of memory where rows lie close, and go row by row where rows
+in local memory lie apart; the last rows of C, and rows that are not aligned, move element by element.
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
 item_m, item_n      rows, local_m apart, and neighbouring columns of C per work-item
@@ -29,7 +28,7 @@ bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
     group, rows, columns = local_m * local_n, item_m * local_m, item_n * local_n
     pitch_b = -(-columns // 4) * 4
     ahead, steps = 4, gcd(k, 4)
-    is_whole = rows % 8 == 0 and n <= columns
+    in_vectors = rows % 8 == 0  # rows of any length are whole vectors then
     # vectors of a work-item's columns: (first column, width)
     parts = [(j, 4) for j in range(0, item_n - 3, 4)]
     parts += [(item_n // 4 * 4, 2)] * (item_n % 4 > 1) + [(item_n - 1, 1)] * (item_n % 2)
@@ -122,7 +121,7 @@ ${common.slice_of_item(False)}\
     const int row${i} = min(lane + ${i * local_m}, last);
 % endfor
 % else:
-% if rows % 8 == 0:
+% if in_vectors:
 <% vectors = rows * k // width; turns = vectors // group // ahead * ahead %>\
     if (${rows - 1} <= last && ${aligned("a", k, pitch_a)}) {
         int at = id;
@@ -174,7 +173,7 @@ ${steps_of_k(steps)}\
 % endfor
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
-% if is_whole:
+% if in_vectors and n <= columns:
     if (${rows - 1} <= last && ${aligned("c", n, pitch_c)}) {
         for (int s = id; s < ${rows * n // width}; s += ${group}) {
             __global elem_t *to = c + ${of_memory(n, pitch_c, "ld_c")};

@@ -35,6 +35,15 @@ BROADCAST = 4
 """Floats of B that a work-item reads from local memory at once."""
 
 
+ACROSS = (1, 2, 4, 8)
+"""Work-items that share the columns of a row."""
+
+
+def share(n: int, across: int) -> int:
+    """Return the columns of each of `across` work-items: whole vectors where they are several."""
+    return n if across == 1 else round_up(ceil_div(n, across), BROADCAST)
+
+
 def pitch(row: int) -> int:
     """Return the floats between rows of local memory that work-items read side by side.
 
@@ -84,7 +93,7 @@ class Config(BaseConfig):
     def needs(self, problem: GemmProblem) -> Needs:
         """Return what the plan asks of a device."""
         floats = self.cells(problem) + problem.k * round_up(self.columns, BROADCAST)
-        return Needs((Frame(NAME, (self.local_m, self.local_n, 1), 4 * floats),), ())
+        return Needs((Frame(NAME, (self.local_m, self.local_n, 1), 4 * floats),))
 
 
 DEFAULT = Config(item_m=1, item_n=4, local_m=16, local_n=1)
@@ -103,10 +112,9 @@ def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     if limits.kind == "cpu" or problem.m < FEWEST:
         return []
-    lanes = next(count for count in (1, 2, 4, 8) if problem.n <= 32 * count)
-    item_n = problem.n if lanes == 1 else round_up(ceil_div(problem.n, lanes), BROADCAST)
+    lanes = next(count for count in ACROSS if problem.n <= 32 * count)
     return [
-        Config(item_m, item_n, min(items, limits.max_work_group) // lanes, lanes)
+        Config(item_m, share(problem.n, lanes), min(items, limits.max_work_group) // lanes, lanes)
         for item_m, items in ((2, 128), (1, 128), (1, 256), (2, 64), (1, 32))
     ]
 
