@@ -25,6 +25,7 @@ from oclgen import profiles
 from oclgen.limits import DeviceInfo, Limits, broken
 from oclgen.opencl import alone, binaries, fragments, health, lanes, ptx, sub_groups
 from oclgen.opencl.binaries import Binaries
+from oclgen.opencl.shown import nvidia_processor
 from oclgen.plan import Frame, Needs
 from oclgen.render import BF16_INSTRUCTION, NARROW
 
@@ -61,8 +62,8 @@ uint bf16_pair(const float high, const float low)
 }
 """
 """Begins programs that round to bf16 for processors of NVIDIA from sm_80 on (PTX ISA, `cvt`)."""
-BF16_PROCESSORS = 8
-"""The first major number of NVIDIA's processors that have the instruction."""
+BF16_PROCESSORS = 8, 0
+"""The first of NVIDIA's processors that have the instruction."""
 MOST_PROGRAMS = 1024
 """LRU bound of a device's programs in memory; kernels in use keep theirs."""
 INTEL = "Intel"
@@ -332,9 +333,8 @@ def rounding(handle: Any) -> tuple[str, ...]:
 
 def rounds_to_bf16(handle: Any) -> bool:
     """Say whether a device (`pyopencl.Device`) of NVIDIA rounds floats to bf16 by instructions."""
-    if "cl_nv_device_attribute_query" not in handle.extensions:
-        return False
-    return bool(handle.compute_capability_major_nv >= BF16_PROCESSORS)
+    processor = nvidia_processor(handle)
+    return processor is not None and processor >= BF16_PROCESSORS
 
 
 def _text(source: str) -> bytes:

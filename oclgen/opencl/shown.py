@@ -59,11 +59,17 @@ def _line(text: str) -> str:
     return printable(text)[:LONGEST].strip()
 
 
+def nvidia_processor(handle: Any) -> tuple[int, int] | None:
+    """Return the major and the minor number of a processor of NVIDIA, None of others."""
+    if "cl_nv_device_attribute_query" not in handle.extensions:
+        return None
+    return handle.compute_capability_major_nv, handle.compute_capability_minor_nv
+
+
 def _architecture(handle: Any) -> str:
     """Return the coarse class of a device whose records serve its relatives."""
-    if "cl_nv_device_attribute_query" in handle.extensions:
-        major = handle.compute_capability_major_nv
-        return f"nvidia sm_{major}{handle.compute_capability_minor_nv}"
+    if processor := nvidia_processor(handle):
+        return "nvidia sm_{}{}".format(*processor)
     if kind_of(handle) == "cpu":
         # float vectors tell SSE, AVX and AVX-512 apart without asking the operating system
         return f"cpu float{max(handle.native_vector_width_float, 1)}"

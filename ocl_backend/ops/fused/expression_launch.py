@@ -151,7 +151,8 @@ def prepared(
         in_order: whether they are computed in order; they `fit_in_order`.
     """
     device = window.steps[0].rule.device
-    own, free = (_written(window, parts, is_free, in_order) for is_free in (False, True))
+    walks = [merged(window, part) for part in parts]
+    own, free = (_written(window, walks, is_free, in_order) for is_free in (False, True))
     fits = free.arguments.bytes <= MOST_BYTES
     made = free if fits and _forms.vary((device, free.text), own.text) else own
     kinds = tuple(made.arguments.kinds)
@@ -160,12 +161,13 @@ def prepared(
 
 
 def _written(
-    window: Window, parts: Sequence[Part], is_free: bool, in_order: bool = False
+    window: Window, walks: Sequence[tuple[Chain, Part]], is_free: bool, in_order: bool = False
 ) -> Written:
-    """Write the kernel of parts, with sizes as arguments if it `is_free`."""
+    """Write the kernel of `merged` parts, with sizes as arguments if it `is_free`."""
     device = window.steps[0].rule.device
     limits = devices()[device].limits
     on_cpu = limits.kind == "cpu"
+    parts = [part for _, part in walks]
     rows = [part for part in parts if part.by_rows(window.nodes)]
     local = 1 if on_cpu else min(GPU_ITEMS, limits.max_work_group)
     copies = any(window.nodes[i].kind == "index_copy" for part in parts for i in part.roots)
@@ -173,7 +175,7 @@ def _written(
     while rows and not on_cpu and 2 * local <= min(most, *(p.space[-1] // 4 for p in rows)):
         local *= 2
     arguments, branches, first = Arguments(window), list[str](), 0
-    for chain, part in (merged(window, part) for part in parts):
+    for chain, part in walks:
         width = width_of(chain, part, limits, True)
         steps = CPU_VECTORS if on_cpu else 1
         axis = part.axis(chain.nodes)
