@@ -23,6 +23,9 @@ from tuned_db.storage.store import open_existing
 
 PATIENCE_S = 10
 """How long the service keeps an idle connection, and finishes what it does when it is stopped."""
+STARTING_S = 60
+"""How long a process may leave the first one without an answer; uvicorn's 5 s are less than a slow
+or busy host takes to import what the service needs, and each new process would be ended, too."""
 MOST_AT_ONCE = 1000
 """Requests that a process answers at once; further ones get 503."""
 
@@ -68,6 +71,7 @@ def run(where: str | None, endpoint: Endpoint, *, private: bool, open_metrics: b
         "limit_concurrency": MOST_AT_ONCE,
         "timeout_keep_alive": PATIENCE_S,
         "timeout_graceful_shutdown": PATIENCE_S,
+        "timeout_worker_healthcheck": STARTING_S,
     }
     if endpoint.workers == 1:
         uvicorn.run(making, **options)
