@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -190,30 +188,6 @@ def test_cpp_is_formatted() -> None:
         [tool, "--dry-run", "--Werror", *cpp()], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, f"run {tool} -i on these:\n{done.stderr}"
-
-
-@pytest.mark.tidy
-@pytest.mark.timeout(1800)  # seconds: parses torch's headers two dozen times
-def test_cpp_has_no_finding_of_clang_tidy(pytestconfig: pytest.Config) -> None:
-    if "tidy" not in pytestconfig.getoption("markexpr"):
-        pytest.skip("takes minutes; `pytest -m tidy` runs it")
-    from ocl_backend.runtime import compiling, shim
-
-    tool = tool_for_cpp("clang-tidy")
-    # older compilers than ours take C++17, and others than g++ no extensions of g++
-    standard = ["-std=c++17", "-pedantic"]
-    standard.append("-Wno-variadic-macro-arguments-omitted")  # as torch's macros do
-    options = ["--", *compiling.flags(shim.installed()), *standard, f"-I{ROOT / 'tests/csrc'}"]
-
-    def findings(unit: Path) -> str:
-        command = [str(tool), "--quiet", str(unit), *options]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        return done.stdout or done.stderr if done.returncode else ""
-
-    with ThreadPoolExecutor(os.cpu_count()) as workers:
-        found = list(workers.map(findings, [path for path in cpp() if path.suffix == ".cpp"]))
-    assert found
-    assert not any(found), "\n".join(filter(None, found))
 
 
 def test_every_template_has_a_legend() -> None:
