@@ -35,6 +35,7 @@ TOY = Sizes(width=32, heads=2, kv_heads=1, inner=48, layers=1, words=96, tokens=
 RESULT = Result(DeviceInfo("d", "v", "cpu", "a", "r", "1", "2", 1), {}, {}, Roofs(1.0, 1.0, {}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "mode", "dtype"),
     [("llama", "eval", "fp32"), ("llama", "generate", "bf16"), ("bert", "train", "fp32"),

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from math import prod
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.report.rows import load
 from benchmarks.tasks.operators.call import call
 from benchmarks.tasks.operators.case import Operator
 from benchmarks.tasks.operators.tasks import KINDS, LEAST, MOST, drawn
 from oclgen.limits import Limits
 
-ROOT = Path(__file__).parents[2]
 CPU = Limits(kind="cpu")
 SMALL = 2.0**20
 UNSUPPORTED = "avg_pool3d_out_frame"
@@ -79,19 +72,3 @@ def test_the_first_tensor_lies_as_the_layout_says() -> None:
     assert isinstance(result, torch.Tensor)
     assert result.dtype is torch.bfloat16
     assert result.is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.usefixtures("any_device")
-def test_the_command_measures_both_sides(tmp_path: Path) -> None:
-    asked = ["sweep", "--operators", "--seed", "11", "--cases", "3", "--most-mib", "1"]
-    command = [sys.executable, "-m", "benchmarks", *asked, "--json", "rows.json"]
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    rows = load(tmp_path / "rows.json").rows
-    assert len(rows) == 3
-    assert all(row.ratio("torch") for row in rows)
-    assert all(row.tuned is None for row in rows if not json.loads(row.config or "[]"))

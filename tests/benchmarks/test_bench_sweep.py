@@ -131,9 +131,14 @@ def test_the_worst_rows_come_first_with_what_served_them() -> None:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("any_device")
-def test_the_command_measures_both_sides_and_says_what_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_operators", [False, True])
+def test_the_command_measures_both_sides_and_says_what_served(
+    of_operators: bool, tmp_path: Path
+) -> None:
     asked = ["sweep", "--seed", "5", "--cases", "2", "--most-mib", "2", "--builders", "1"]
+    asked += ["--operators"] * of_operators
     command = [sys.executable, "-m", "benchmarks", *asked, "--json", "rows.json"]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -148,7 +153,8 @@ def test_the_command_measures_both_sides_and_says_what_served(tmp_path: Path) ->
     for row in rows:
         assert row.reason == ""
         assert row.ratio("torch")
-        assert row.tuned is not None
-        assert row.tuned[1] >= 1
-        for problem, _ in json.loads(row.config):
+        served = json.loads(row.config or "[]")
+        assert served or of_operators
+        assert bool(row.tuned and row.tuned[1] >= 1) == bool(served)
+        for problem, _ in served:
             assert parse_key(problem).key() == problem

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", ["two_processes", "two_compiled"])
 def test_two_processes_agree_with_the_cpu(program: str) -> None:
     """Collectives of three dtypes, DDP, FSDP2 and DTensor; compiled FSDP2 and its checkpoints."""
