@@ -50,6 +50,29 @@ def test_one_dimension(device: Any) -> None:
     check_module(device, nn.ConvTranspose1d(4, 6, 3, stride=2), torch.randn(2, 4, 5))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("layer", "sizes"),
+    [
+        (nn.Conv1d(8, 12, 24, padding=12, groups=4), (8, 61)),
+        (nn.Conv1d(1, 6, 33, stride=8), (1, 61)),
+        (nn.Conv1d(4, 3, 17, stride=2, padding=9, dilation=3), (4, 61)),
+        (nn.ConvTranspose1d(4, 6, 20, stride=5, padding=2, groups=2), (4, 61)),
+        (nn.Conv2d(2, 5, (3, 18), stride=(2, 3), padding=(1, 4)), (2, 5, 61)),
+    ],
+)
+def test_more_taps_than_are_written_out(
+    device: Any, layer: nn.Module, sizes: tuple[int, ...]
+) -> None:
+    """Front ends of speech networks: a processor computes none of them by tiles of local memory."""
+    x = torch.randn(2, *sizes)
+    check_module(device, layer, x)
+    if device.limits.kind == "cpu":
+        moved, given = deepcopy(layer).to(place(device)), x.to(place(device)).requires_grad_()
+        report = torch.ocl.explain(lambda: moved(given).sum().backward())
+        assert {row.family for row in report.rows} == {"conv_register"}
+
+
 def test_no_batch_dimension_and_no_items(device: Any) -> None:
     check_module(device, nn.Conv2d(4, 6, 3), torch.randn(4, 7, 7))
     check_module(device, nn.Conv2d(4, 6, 3), torch.randn(0, 4, 7, 7))

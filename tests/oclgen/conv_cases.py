@@ -21,6 +21,8 @@ SHAPES = (
     # one element, of which a kernel tap meets nothing but padding
     ConvProblem(1, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1),
     ConvProblem(1, 17, 5, 4, 33, 3, 3, pad_h=1, pad_w=1),
+    # more taps than are written out, most of them in the padding of some results
+    ConvProblem(1, 4, 2, 23, 6, 1, 19, 1, 2, 0, 12, 1, 2, groups=2),
 )
 VOLUMES = (
     (ConvProblem(8, 48, 7, 6, 24, 3, 3, 1, 1, 1, 1), Volume(4, 3, 1, 1)),

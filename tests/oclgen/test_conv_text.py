@@ -9,7 +9,7 @@ import pytest
 
 from oclgen.families import FAMILIES, families_for, valid_configs
 from oclgen.families.conv.conv_as_gemm import lowered
-from oclgen.families.conv.correlation import correlations, windows
+from oclgen.families.conv.correlation import Axis, correlations, windows
 from oclgen.limits import Limits
 from oclgen.plan import Buffer, Plan
 from oclgen.problem import ConvProblem, Direction, GemmProblem, Memory
@@ -168,7 +168,47 @@ def test_every_convolution_is_served() -> None:
     wide = ConvProblem(1, 1, 40, 40, 1, 31, 31, 7, 5, 3, 2)
     for problem in (*EVERY_WAY, wide):
         assert "conv_gemm" in [family.NAME for family in families_for(problem)]
-    assert [family.NAME for family in families_for(wide)] == ["conv_gemm", "conv_async"]
+    found = ["conv_register", "conv_gemm", "conv_async"]
+    assert [family.NAME for family in families_for(wide)] == found
+
+
+LONG = ConvProblem(2, 8, 1, 300, 24, 1, 127, 1, 1, 0, 63, groups=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_served"),
+    [
+        ({}, True),
+        ({"direction": "bwd_data"}, True),
+        ({"direction": "bwd_data", "stride_w": 16}, True),
+        # each phase of the stride would have a text
+        ({"direction": "bwd_data", "stride_w": 17}, False),
+        # so would results of which each reaches other taps
+        ({"width": 4000, "kernel_w": 4001, "pad_w": 2000}, False),
+        ({"width": 4000, "kernel_w": 4000, "pad_w": 0}, True),
+    ],
+)
+def test_taps_that_are_too_many_to_be_written_out_are_loops(
+    change: dict[str, Any], is_served: bool
+) -> None:
+    family, problem = FAMILIES["conv_register"], replace(LONG, **change)
+    assert family.serves(problem) == is_served
+    if not is_served:
+        return
+    assert family.DEFAULT.why_not(problem, Limits()) is None
+    guesses = family.guesses(problem, CPU)
+    # a phase of a stride has few taps
+    assert {guess.taps_outer for guess in guesses} == {problem.stride_w > 1}
+
+
+@pytest.mark.parametrize("step", [-3, -1, 2])
+@pytest.mark.parametrize("origin", [-7, 0, 5])
+def test_a_result_reaches_the_taps_inside(step: int, origin: int) -> None:
+    axis = Axis(9, read=6, written=9, taps=5, step=2, tap_step=step, origin=origin)
+    for q in range(axis.results):
+        places = [q * 2 + tap * step + origin for tap in range(5)]
+        inside = [tap for tap, place in enumerate(places) if 0 <= place < 6]
+        assert [*axis.reach(q)] == inside
 
 
 DEFAULT_ON_CPUS = {"conv_gemm", "conv_as_gemm_staged"}

@@ -29,7 +29,7 @@ from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
-from ocl_backend.ops.conv import one_pixel, one_tap
+from ocl_backend.ops.conv import long_filters, one_pixel, one_tap
 from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -209,7 +209,9 @@ def convolution_backward(
         source, grad_x = arranged(grad, call.pixels), _empty(x, x.shape, call.pixels)
         read = call.readable(w)  # named, so that the call's workspaces get other memory
         call.run(source.data_ptr(), read.data_ptr(), grad_x.data_ptr())
-    if output_mask[1]:
+    if output_mask[1] and long_filters.is_long(w, groups):
+        grad_w = long_filters.weights_gradient(convolution, wide, narrow, w.shape[2:], geometry)
+    elif output_mask[1]:
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
         if not call.strided:

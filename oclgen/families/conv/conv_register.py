@@ -47,6 +47,8 @@ NAME = "conv_register"
 
 LONG_PLANE = 128
 """Pixels of an image from which on a product takes a single tap."""
+MAX_PHASES = 16
+"""Phases of a row's gradient, each with a text of its own, for filters of many taps."""
 MAX_ACCUMULATORS = 40
 """Vectors per work-item past which they are spilled to memory (AVX-512 has 32 registers)."""
 
@@ -128,8 +130,18 @@ def serves(problem: Problem) -> TypeGuard[ConvProblem]:
     return (
         isinstance(problem, ConvProblem)
         and problem.direction != "bwd_weights"
-        and problem.kernel_w <= MAX_KERNEL_W
+        and (problem.kernel_w <= MAX_KERNEL_W or _loops_over_taps(problem))
     )
+
+
+def _loops_over_taps(problem: ConvProblem) -> bool:
+    """Say whether the default has a text for taps that are too many to be written out.
+
+    Results that reach different taps, beside the padding, have texts of their own, and so has each
+    phase of a strided gradient.
+    """
+    phases = problem.stride_w if problem.direction == "bwd_data" else 1
+    return phases <= MAX_PHASES and why_no_sums(problem, DEFAULT, MAX_ACCUMULATORS) is None
 
 
 def guesses(problem: ConvProblem, limits: Limits) -> list[Config]:
@@ -181,7 +193,8 @@ def orders(
     With taps outside, a core asks for many channels' elements at once, and waits once where they
     come from memory; inside, it waits for each channel. But the next tap then finds the elements in
     the nearest cache only if that holds those of all channels. A filter of one row meets all of its
-    elements for the first time: inside, three taps of 900 channels took nine times as long.
+    elements for the first time: inside, three taps of 900 channels took nine times as long. Taps
+    that are too many to be written out are inside: neighbouring results meet most elements again.
 
     Neighbours that have a position's blocks of channels write whole lines of results, and read what
     the others have read: 8 groups of 40 channels in channels_last took 0.71 of the time.
@@ -192,6 +205,8 @@ def orders(
         images: that share weights.
         item_x: results of a row of a work-item.
     """
+    if part.cols.taps > MAX_KERNEL_W:
+        return ((False, False), (False, True))
     weights = FLOAT_BYTES * part.groups * part.channels * part.reduction
     within = ((True, True), (True, False)) if weights > LARGE_WEIGHTS else ((True, True),)
     if problem.layout == "nhwc" or part.rows.taps * part.cols.taps == 1:

@@ -23,7 +23,7 @@ from oclgen.problem import DTYPES, ConvProblem
 from oclgen.render import dtype_preamble, render
 
 MAX_KERNEL_W = 16
-"""Taps along a row that are written out; text grows with them."""
+"""Taps along a row that may be written out; text grows with them."""
 MOST_IMAGES = 8
 """Images that share weights: three vectors of a position in each are all sums in registers."""
 MOST_WASTE = 1.125

@@ -90,12 +90,12 @@ class Axis:
 
     def reach(self, q: int) -> range:
         """Return the taps of result `q` that fall inside what is read; never a gap between."""
-        inside = [
-            tap
-            for tap in range(self.taps)
-            if 0 <= q * self.step + tap * self.tap_step + self.origin < self.read
-        ]
-        return range(inside[0], inside[-1] + 1) if inside else range(0)
+        place = q * self.step + self.origin  # of tap 0
+        if self.tap_step < 0:  # counted from the other end
+            place = self.read - 1 - place
+        step = abs(self.tap_step)
+        begin, end = max(-(place // step), 0), (self.read - 1 - place) // step + 1
+        return range(begin, max(begin, min(end, self.taps)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""Gradients of weights with long rows on processors, computed as forward convolutions.
+
+A family of such gradients keeps a sum for every tap of a row in registers. Of a filter with more
+taps the gradient is itself a convolution: batch and channels change places, the gradient of y is
+the filter, and stride and dilation change places, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from ocl_backend.dispatch.arguments import Pair
+from oclgen.families.conv.conv_register_weights_plan import MAX_KERNEL_W
+from oclgen.opencl.device import devices
+
+Forward = Callable[..., Tensor]
+"""Has the arguments of `convolution`."""
+
+
+class Geometry(Protocol):
+    """What a convolution's results depend on beside its tensors; pairs are (h, w)."""
+
+    @property
+    def stride(self) -> Pair:
+        """Pixels from one result to the next."""
+
+    @property
+    def padding(self) -> Pair:
+        """Pixels of zeros on each side."""
+
+    @property
+    def dilation(self) -> Pair:
+        """Pixels from one tap to the next."""
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels."""
+
+
+def is_long(w: Tensor, groups: int) -> bool:
+    """Say whether no family of a processor sums the gradient of such weights in registers.
+
+    Args:
+        w: [out_channels, channels / groups, kernel_h, kernel_w].
+        groups: of the convolution; with a channel each, families of depthwise layers sum it.
+    """
+    has_family = w.shape[3] <= MAX_KERNEL_W or (groups > 1 and w.shape[1] == 1)
+    return not has_family and devices()[w.get_device()].limits.kind == "cpu"
+
+
+def weights_gradient(
+    forward: Forward,
+    x: Tensor,
+    grad: Tensor,
+    kernel_size: Sequence[int],
+    geometry: Geometry,
+) -> Tensor:
+    """Return the gradient of weights, [out_channels, channels / groups, *kernel_size].
+
+    Args:
+        forward: computes a convolution of two dimensions.
+        x: [batch, channels, height, width].
+        grad: gradient of y, [batch, out_channels, out_h, out_w].
+        kernel_size: rows and columns of the filter.
+        geometry: of the convolution.
+    """
+    images = x.unflatten(1, (geometry.groups, -1)).permute(2, 1, 0, 3, 4).flatten(1, 2)
+    steps = geometry.dilation, geometry.padding, geometry.stride
+    taps = forward(
+        images.contiguous(),
+        grad.transpose(0, 1).contiguous(),
+        None,
+        *steps,
+        False,
+        (0, 0),
+        geometry.groups,
+    )
+    # a stride may leave columns out, which more taps would meet
+    rows, columns = kernel_size
+    return taps[:, :, :rows, :columns].transpose(0, 1).contiguous()
