@@ -144,3 +144,24 @@ def test_rows_of_a_wide_b_are_asked_for_ahead() -> None:
     ):
         reason = replace(config, **changes).why_not(problem, limits)
         assert reason is not None and "ahead=16" in reason
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "slices"),
+    [
+        (23, 4056, 3744, 6),
+        (40, 1944, 2496, 4),
+        (6, 4056, 3744, 1),  # two rows of tiles hardly read a panel again
+        (23, 4056, 1200, 1),  # two slices, whose sum costs more
+        (23, 272, 3744, 1),  # a small B
+        (300, 4056, 3744, 1),  # many rows, for which B is packed
+    ],
+)
+def test_a_panel_of_an_unpacked_b_stays_in_the_second_cache(
+    m: int, n: int, k: int, slices: int
+) -> None:
+    problem = GemmProblem(m, n, k)
+    guesses = gemm_register.guesses(problem, AVX2)
+    assert {one.split_k for one in guesses if not one.pack_b} == {slices}
+    along_k = gemm_register.guesses(replace(problem, trans_b=True), AVX2)
+    assert {one.split_k for one in along_k} == {1}

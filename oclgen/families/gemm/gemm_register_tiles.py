@@ -27,6 +27,11 @@ and 0.4 (AVX-512) of the time that it took in one."""
 IN_CACHE = 2**16
 """Items of a transposed A that strips read again from a core's second cache, so that to pack it
 costs more than it saves: 65x236x551 took 1.07 and 285x57x77 1.26 times as long with A packed."""
+PANEL, FEW_SLICES, FEW_TILES, MANY_ROWS, LARGE = 600, 3, 2, 128, 2**20
+"""Rows of a slice of an unpacked B, of which a panel fills some 80 KB of lines; slices that pay for
+their sum; rows of tiles that read a panel too seldom; rows of A from which on B is packed; items of
+a B that caches hold less well.
+23x4056x3744 took 38.9 ms in one slice, 33.0 with B packed, 21 in four slices and more (AVX2)."""
 FEW = 200
 """Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 ROWS, VECTORS = 12, 8
@@ -258,11 +263,10 @@ def _preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[
         return Preparation(True, True), Preparation(True, False), Preparation(False, True)
     packed = problem.m >= WORTH_PACKING or _is_cheaper(problem, limits, width)
     split = _slices(problem, limits, width)
-    return (
-        Preparation(False, packed, split),
-        Preparation(False, not packed, split),
-        Preparation(True, True, split),
-    )
+    as_it_lies = Preparation(False, False, max(split, _slices_held(problem, limits, width)))
+    copied = Preparation(False, True, split)
+    found = (copied, as_it_lies) if packed else (as_it_lies, copied)
+    return *found, Preparation(True, True, split)
 
 
 def _is_cheaper(problem: GemmProblem, limits: Limits, width: int) -> bool:
@@ -283,6 +287,20 @@ def _slices(problem: GemmProblem, limits: Limits, width: int) -> int:
     groups = _groups(problem, ceil_div(problem.m, tile.rows), tile.vectors * width, 1)
     wanted = ceil_div(2 * limits.compute_units, groups)
     return max(min(wanted, problem.k // (2 * SLICE)), 1)
+
+
+def _slices_held(problem: GemmProblem, limits: Limits, width: int) -> int:
+    """Return the slices of k of which a core's second cache holds a panel for all rows of tiles.
+
+    Rows of a B that is not packed are pages apart, and a panel has a part of each of their lines.
+    One slice where few rows of tiles read a panel again, where there are so many that packing B
+    costs little, where k is short, and where a farther cache holds all of B beside other data.
+    """
+    tile = fitting(problem, limits, width, Preparation(False, False))[0]
+    is_read_again = FEW_TILES * tile.rows < problem.m < MANY_ROWS
+    is_far = not (problem.trans_a or problem.trans_b) and problem.k * problem.n > LARGE
+    slices = round(problem.k / PANEL)
+    return slices if is_far and is_read_again and slices >= FEW_SLICES else 1
 
 
 def rows_ahead(problem: GemmProblem, item_n: int) -> int:
