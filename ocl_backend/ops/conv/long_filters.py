@@ -20,7 +20,7 @@ Forward = Callable[..., Tensor]
 """Has the arguments of `convolution`."""
 
 
-class Geometry(Protocol):
+class Steps(Protocol):
     """What a convolution's results depend on beside its tensors; pairs are (h, w)."""
 
     @property
@@ -56,7 +56,7 @@ def weights_gradient(
     x: Tensor,
     grad: Tensor,
     kernel_size: Sequence[int],
-    geometry: Geometry,
+    steps: Steps,
 ) -> Tensor:
     """Return the gradient of weights, [out_channels, channels / groups, *kernel_size].
 
@@ -65,18 +65,21 @@ def weights_gradient(
         x: [batch, channels, height, width].
         grad: gradient of y, [batch, out_channels, out_h, out_w].
         kernel_size: rows and columns of the filter.
-        geometry: of the convolution.
+        steps: of the convolution.
     """
-    images = x.unflatten(1, (geometry.groups, -1)).permute(2, 1, 0, 3, 4).flatten(1, 2)
-    steps = geometry.dilation, geometry.padding, geometry.stride
+    batch, channels, *pixels = x.shape
+    grouped = x.reshape(batch, steps.groups, channels // steps.groups, *pixels)
+    images = grouped.permute(2, 1, 0, 3, 4).flatten(1, 2)
     taps = forward(
         images.contiguous(),
         grad.transpose(0, 1).contiguous(),
         None,
-        *steps,
+        steps.dilation,
+        steps.padding,
+        steps.stride,
         False,
         (0, 0),
-        geometry.groups,
+        steps.groups,
     )
     # a stride may leave columns out, which more taps would meet
     rows, columns = kernel_size

@@ -29,9 +29,9 @@ IN_CACHE = 2**16
 costs more than it saves: 65x236x551 took 1.07 and 285x57x77 1.26 times as long with A packed."""
 PANEL, FEW_SLICES, FEW_TILES, MANY_ROWS, LARGE = 600, 3, 2, 128, 2**20
 """Rows of a slice of an unpacked B, of which a panel fills some 80 KB of lines; slices that pay for
-their sum; rows of tiles that read a panel too seldom; rows of A from which on B is packed; items of
-a B that caches hold less well.
-23x4056x3744 took 38.9 ms in one slice, 33.0 with B packed, 21 in four slices and more (AVX2)."""
+their sum; rows of tiles up to which a panel is hardly read again; rows of A from which B is packed;
+items of a small B. 23x4056x3744 took 38.9 ms in one slice, 33.0 with B packed, 21 in four slices
+and more (AVX2)."""
 FEW = 200
 """Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 ROWS, VECTORS = 12, 8
@@ -293,8 +293,8 @@ def _slices_held(problem: GemmProblem, limits: Limits, width: int) -> int:
     """Return the slices of k of which a core's second cache holds a panel for all rows of tiles.
 
     Rows of a B that is not packed are pages apart, and a panel has a part of each of their lines.
-    One slice where few rows of tiles read a panel again, where there are so many that packing B
-    costs little, where k is short, and where a farther cache holds all of B beside other data.
+    One slice where few rows of tiles read a panel again, where many do, so that packing B costs
+    little, where k is short, and where B is small.
     """
     tile = fitting(problem, limits, width, Preparation(False, False))[0]
     is_read_again = FEW_TILES * tile.rows < problem.m < MANY_ROWS
