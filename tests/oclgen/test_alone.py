@@ -76,3 +76,26 @@ void widened(__global const ushort *x, __global float *out)
     assert alone.options(text, is_intel=True) == (alone.OPTION,)
     direct = text.replace("(const half *)&bits", "(const __global half *)x")
     assert alone.options(direct, is_intel=True) == (alone.OPTION, alone.HALF)
+
+
+def test_roots_are_exact_of_any_argument(device: Device) -> None:
+    text = """
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void rooted(__global const float *x, __global float *out)
+{
+    const int at = 8 * get_global_id(0);
+    vstore8(rsqrt(vload8(0, x + at)), 0, out + at);
+}
+"""
+    is_intel = device.info.kind == "cpu" and "Intel" in device.info.vendor
+    assert (alone.ROOT in device.programs.options(text)) == is_intel
+    assert alone.options("rsqrt(x)", is_intel=True) == (alone.ROOT,)
+    given = np.array([4, -1, np.inf, np.nan, 0, 1e-30, 1e30, 0.5] * 2, dtype=np.float32)
+    out = device.upload(np.zeros(16, np.float32))
+    cl.Kernel(device.programs.get(text), "rooted")(
+        device.queue, (2,), (1,), device.upload(given), out
+    )
+    with np.errstate(all="ignore"):
+        wanted = 1 / np.sqrt(given.astype(np.float64))
+    found = device.download(out, np.zeros(16, np.float32))
+    np.testing.assert_allclose(found, wanted.astype(np.float32), rtol=3e-7)
