@@ -10,7 +10,7 @@ source     complex, real, or half of a Hermitian spectrum
 target     complex or real
 twisted    whether results are multiplied by factors at [twist of the row + place]
 outer      dimensions that number the rows
-radix      the largest factor without a step of its own
+radix      more than the largest factor
 transpose  text of the function transpose(rows), "" if a block is not turned in registers
 </%doc>\
 <%
@@ -121,8 +121,8 @@ ${scatter("", 0)}\
         }
 % endif
         long done = 1;
-        for (ulong left = radices; left; left >>= 6) {
-            const int r = left & 63;
+        for (ulong left = radices; left; left >>= 8) {
+            const int r = left & 255;
             const long m = n / (done * r), apart = m * done;
             for (long j = 0; j < done; ++j) {
                 const long turn = j * m;
@@ -178,20 +178,30 @@ ${scatter("", 0)}\
                 } else {
                     for (long k = 0; k < m; ++k) {
                         const long in = k * done + j, out = r * k * done + j;
-                        V c[${radix}], d[${radix}];
-                        for (int q = 0; q < r; ++q) {
-                            const ${real}2 w = roots[turn * q];
-                            TURN(c[q], d[q], w, a[in + q * apart], a_i[in + q * apart])
+                        V even[${radix // 2}], even_i[${radix // 2}], odd[${radix // 2}], odd_i[${radix // 2}];
+                        const V c0 = a[in], d0 = a_i[in];
+                        for (int q = 1; 2 * q < r; ++q) {
+                            V c, d, e, f;
+                            const ${real}2 w = roots[turn * q], w_far = roots[turn * (r - q)];
+                            TURN(c, d, w, a[in + q * apart], a_i[in + q * apart])
+                            TURN(e, f, w_far, a[in + (r - q) * apart], a_i[in + (r - q) * apart])
+                            even[q] = c + e;
+                            even_i[q] = d + f;
+                            odd[q] = c - e;
+                            odd_i[q] = d - f;
                         }
                         // items q and r - q have conjugate roots
                         for (int p = 0; p <= r / 2; ++p) {
-                            V sum = c[0], sum_i = d[0], side = 0, side_i = 0;
-                            for (int q = 1; 2 * q < r; ++q) {
-                                const ${real}2 w = roots[p * q % r * (n / r)];
-                                sum += w.x * (c[q] + c[r - q]);
-                                sum_i += w.x * (d[q] + d[r - q]);
-                                side += w.y * (c[q] - c[r - q]);
-                                side_i += w.y * (d[q] - d[r - q]);
+                            V sum = c0, sum_i = d0, side = 0, side_i = 0;
+                            const int step = p * (int)(n / r);
+                            for (int q = 1, at = step; 2 * q < r; ++q) {
+                                const ${real}2 w = roots[at];
+                                at += step;
+                                at -= at >= n ? (int)n : 0;
+                                sum += w.x * even[q];
+                                sum_i += w.x * even_i[q];
+                                side += w.y * odd[q];
+                                side_i += w.y * odd_i[q];
                             }
                             b[out + p * done] = sum - side_i;
                             b_i[out + p * done] = sum_i + side;
