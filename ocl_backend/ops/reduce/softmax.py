@@ -18,6 +18,7 @@ from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.reduction_kernels import Reduction
 from ocl_backend.ops.reduce.reductions import SUM, amax, dims_of, reduce
+from oclgen.opencl.device import devices
 
 SUM_EXP = Reduction("sum_exp", "a + b", "0", "exp(x - center)")
 FINITE_SUM_EXP = Reduction("finite_sum_exp", "a + b", "0", "exp(x - (isinf(center) ? 0 : center))")
@@ -88,6 +89,7 @@ def _forward(name: str, x: Tensor, dim: int) -> Tensor:
     if not x.numel():
         return out
     wide = _wide(x.dtype)
+    x = _in_rows(x, dim)
     if rows := softmax_rows.rows_of(x, dim):
         softmax_rows.run(rows, "fwd", name == "log_softmax", x, out)
     elif not softmax_columns.run(dim, name == "log_softmax", out, x):
@@ -104,6 +106,7 @@ def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
     if not out.numel():
         return out
     logarithm = name == "log_softmax_backward"
+    output = _in_rows(output, dim)
     rows = softmax_rows.rows_of(output, dim) if grad.dtype is output.dtype else None
     if rows:
         softmax_rows.run(rows, "bwd", logarithm, grad.contiguous(), output, out)
@@ -112,6 +115,12 @@ def _backward(name: str, grad: Tensor, output: Tensor, dim: int) -> Tensor:
         kernel = _kernel(name, ("grad_output", "output", "total"), out, grad, output, total)
         launch(kernel, out.shape, (grad, output, total, out))
     return out
+
+
+def _in_rows(x: Tensor, dim: int) -> Tensor:
+    """Return x with dense rows if a processor is to walk these: they are the quickest."""
+    is_cpu = devices()[x.get_device()].limits.kind == "cpu"
+    return x.contiguous() if is_cpu and dim == x.dim() - 1 else x
 
 
 def _kernel(name: str, names: Sequence[str], out: Tensor, *inputs: Tensor) -> Kernel:

@@ -22,7 +22,7 @@ from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.memory_formats import as_rows, from_rows
 from ocl_backend.ops.reduce import positions
 from ocl_backend.ops.reduce.reductions import max_dim
-from ocl_backend.ops.sort import sort_groups
+from ocl_backend.ops.sort import line_selection, sort_groups
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
@@ -204,6 +204,8 @@ def topk(
     axis = dim % x.dim()
     if k == 1 and largest and positions.serve(x, axis):
         return max_dim(x, axis, keepdim=True)
+    if line_selection.serves(x, axis, k):
+        return line_selection.first(x, axis, k, largest)
     keys, order = _selected(as_rows(x, axis), k, largest)
     return from_rows(keys, x, axis), from_rows(order, x, axis)
 
