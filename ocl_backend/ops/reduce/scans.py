@@ -7,6 +7,7 @@ back in (Blelloch 1990, "Prefix sums and their applications").
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.memory_formats import as_rows, from_rows
+from ocl_backend.ops.reduce import scan_vectors
 from ocl_backend.ops.reduce.scan_rows import Scan, scan_rows, serves
 from oclgen.opencl.device import devices
 
@@ -57,6 +59,10 @@ def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
         scanned = torch.empty_like(rows, dtype=dtype)
         scan_rows(Scan(COMBINE[name], NEUTRAL[name]), rows, scanned)
         return from_rows(scanned, x, axis)
+    if prod(x.shape[axis + 1 :]) == 1 and scan_vectors.serves(x.view(x.shape[: axis + 1])):
+        rows, results = (t.view(x.shape[: axis + 1]) for t in (x, out))
+        scan_vectors.scan(Scan(COMBINE[name], NEUTRAL[name]), rows, results)
+        return out
     chunk = _chunk(x, axis)
     shape = list(x.shape)
     shape[axis] = -(-size // chunk)
