@@ -14,6 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import selected_groups
 from ocl_backend.kernels.dimensions import contiguous_strides
@@ -45,6 +46,13 @@ WRITE
     to += many;
 }
 """
+SCATTER = """\
+    if (to + many > given)
+        note_fault(faults_data, operator, given, given, 0);
+    for (int k = 0; k < many; ++k)
+        STORE_x(kept[k], LOAD_source(min(to + k, given - 1)));
+"""
+"""Where the source has too few items, its last one is taken again."""
 EACH = """\
     for (int k = 0; k < many; ++k)
         STORE_out({place} + to + k, {value});
@@ -112,39 +120,60 @@ def scatter(x: Tensor, mask: Tensor, source: Tensor) -> bool:
         source: of x's dtype, not empty.
 
     Returns:
-        False where nothing was done: the device is no GPU, or has no groups.
+        False where nothing was done: the device is neither a processor nor a GPU with groups.
     """
-    if not (_have_groups(mask) and are_selected(x)):
+    if not are_selected(x):
         return False
     memory = x.untyped_storage().data_ptr()
     mask, source = (  # what is read must not be what another group has written
         given.clone() if given.untyped_storage().data_ptr() == memory else given
         for given in (mask, source)
     )
-    selected_groups.scatter(x, mask, source.reshape(-1).contiguous())
+    source = source.reshape(-1).contiguous()
+    if _have_groups(mask):
+        selected_groups.scatter(x, mask, source)
+    elif mask.numel():
+        rows = x.contiguous()
+        _scattered(rows, mask.reshape(-1).contiguous(), source)
+        if rows is not x:
+            x.copy_(rows)
     return True
 
 
+def _scattered(x: Tensor, mask: Tensor, source: Tensor) -> None:
+    """Write to x, dense, where `mask`, [x.numel()], is not zero; never waits."""
+    device = x.get_device()
+    given = mask, _totals(mask).cumsum(0), x, source, faults.record(device)
+    numbers = mask.numel(), source.numel(), faults.NUMBERS["masked_scatter"]
+    _launch(_scatter(mask.dtype, x.dtype), mask.numel(), (*given, *numbers))
+    faults.check(device)
+
+
 def _counted(flat: Tensor) -> tuple[Tensor, int]:
-    """Return how many items are not zero up to the end of each stretch, and in all."""
+    """Return how many items are not zero up to the end of each stretch, and in all; waits."""
+    before = _totals(flat).cumsum(0)
+    return before, int(before[-1]) if flat.numel() else 0
+
+
+def _totals(flat: Tensor) -> Tensor:
+    """Return how many items of each stretch are not zero."""
     totals = torch.empty(ceil_div(flat.numel(), CHUNK), dtype=torch.int64, device=flat.device)
-    if not flat.numel():
-        return totals, 0
-    _launch(_counts(flat.dtype), flat.numel(), (flat, totals, flat.numel()))
-    before = totals.cumsum(0)
-    return before, int(before[-1])
+    if flat.numel():
+        _launch(_counts(flat.dtype), flat.numel(), (flat, totals, flat.numel()))
+    return totals
 
 
 def _launch(kernel: Kernel, count: int, given: Sequence[Tensor | float]) -> None:
-    still = dict.fromkeys(("mask", "out", "x"), (0,))
+    still = dict.fromkeys(("mask", "out", "x", "source", "faults"), (0,))
     along = {"first": (CHUNK,), "before": (1,), "total": (1,)}
     walked = {operand.name: (still | along)[operand.name] for operand in kernel.operands}
     launch(kernel, (ceil_div(count, CHUNK),), given, walked)
 
 
 def _kernel(
-    name: str, mask: torch.dtype, operands: Sequence[Operand], numbers: Sequence[str], body: str
-) -> Kernel:
+    name: str, mask: torch.dtype, operands: Sequence[Operand], numbers: Sequence[str], body: str,
+    helpers: str = "",
+) -> Kernel:  # fmt: skip
     value = dtype_of(mask).value
     parameters: tuple[Operand | Scalar, ...] = (
         Operand("first", role="position"),
@@ -153,7 +182,7 @@ def _kernel(
         *(Scalar(label, "long") for label in ("count", *numbers)),
     )
     body = body.replace("CHUNK", str(CHUNK)).replace("LISTED", str(LISTED))
-    return Kernel(name, value, parameters, body, scalar_only=True, work=CHUNK)
+    return Kernel(name, value, parameters, body, helpers, scalar_only=True, work=CHUNK)
 
 
 BEFORE = Operand("before", torch.int64, "address", "long")
@@ -191,3 +220,17 @@ def _items(mask: torch.dtype, x: torch.dtype) -> Kernel:
     )
     body = SELECT.replace("WRITE\n", EACH.format(place="0", value="LOAD_x(kept[k])"))
     return _kernel("select_items", mask, operands, (), body)
+
+
+@cache
+def _scatter(mask: torch.dtype, x: torch.dtype) -> Kernel:
+    bits = BITS.get(x.itemsize, x)
+    value = dtype_of(bits).value
+    operands = (
+        BEFORE,
+        Operand("x", bits, "address", value),
+        Operand("source", bits, "address", value),
+        Operand("faults", torch.int64, "address", "long"),
+    )
+    body = SELECT.replace("WRITE\n", SCATTER)
+    return _kernel("scatter_selected", mask, operands, ("given", "operator"), body, faults.NOTE)

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from tests.ocl_backend.cpu_twin import place
+from tests.ocl_backend.fusion_cases import names
 
 DTYPES = ["float32", "float16", "bfloat16", "float64", "int64", "uint8", "bool"]
 LAYOUTS = {
@@ -114,3 +115,32 @@ def test_copies_of_sizes_beyond_whole_pieces(device: Any) -> None:
         assert torch.equal(ours.cpu()[3 : 3 + count], x[5 : 5 + count])
         assert not ours.cpu()[:3].any()
         assert not ours.cpu()[3 + count :].any()
+
+
+@pytest.mark.parametrize("layout", ["rows", "turned", "spread"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_items_are_scattered_to_where_a_mask_holds(device: Any, dtype: str, layout: str) -> None:
+    lay = LAYOUTS[layout]
+    for shape in SHAPES:
+        x, mask = made(shape, dtype), made(shape, "bool")
+        source = made((max(1, x.numel()),), dtype)
+        ours = lay(x.to(place(device))).masked_scatter_(
+            mask.to(place(device)), source.to(place(device))
+        )
+        theirs = lay(x.clone()).masked_scatter_(mask, source)
+        assert torch.equal(ours.cpu(), theirs), shape
+
+
+def test_a_masked_scatter_of_a_processor_lists_what_it_writes(device: Any) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs have groups")
+    x = torch.zeros(5000, device=place(device))
+    mask, source = x == 0, torch.ones(5000, device=place(device))
+    x.masked_scatter_(mask, source)
+    expected = ["count_selected_kernel", "scan_scan_kernel", "scatter_selected_kernel"]
+    assert names(lambda: x.masked_scatter_(mask, source)) == expected
+    own = torch.arange(5000.0)
+    ours = own.to(place(device))
+    assert torch.equal(
+        ours.masked_scatter_(ours > 9, ours).cpu()[8:12], torch.tensor([8.0, 9, 0, 1])
+    )
