@@ -18,6 +18,7 @@ from ocl_backend.kernels.memory_formats import FORMATS
 from ocl_backend.ops.norm import batch_norm
 from oclgen.limits import Limits
 from tests.ocl_backend.cpu_twin import agree, assert_same, check, check_module, place
+from tests.ocl_backend.fusion_cases import names
 
 BATCH_SHAPES = [(8, 6, 7, 7), (3, 5, 4, 4), (5, 7), (16, 3, 33), (2, 4, 20, 20)]
 PIXEL_SHAPES = [(8, 6, 7, 7), (2, 70, 5, 9), (1, 32, 1, 4), (3, 5, 2, 3, 4)]
@@ -208,6 +209,36 @@ def test_layer_norm_of_rows_of_millions_of_items_is_as_right_as_of_short_ones(de
 
 def test_group_norm(device: Any) -> None:
     check_module(device, filled(nn.GroupNorm(3, 6)), torch.randn(4, 6, 5, 7), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_group_norm_of_planes_of_any_size(device: Any, dtype: Any) -> None:
+    tolerance = {torch.float16: 2e-2, torch.bfloat16: 1e-1}.get(dtype, TOLERANCE)
+    for shape, groups in (((6, 6, 3, 3), 2), ((8, 8, 5, 5), 4), ((3, 6, 31), 3), ((9, 4, 70), 1)):
+        torch.manual_seed(2)
+        x, weight, bias = torch.randn(shape), torch.rand(shape[1]), torch.rand(shape[1])
+        given = [each.to(dtype) for each in (x, weight, bias)]
+
+        def normed(x: Any, weight: Any, bias: Any, groups: int = groups) -> Any:
+            return nn.functional.group_norm(x, groups, weight, bias)
+
+        check(device, normed, *given, tolerance=tolerance)
+        check(device, lambda x, groups=groups: nn.functional.group_norm(x, groups), given[0],
+              tolerance=tolerance)  # fmt: skip
+
+
+def test_group_norm_of_a_processor_is_one_launch_and_two_backward(device: Any) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs share a group among work-items")
+    batch = device.limits.compute_units
+    x = torch.randn(batch, 6, 5, 7, device=place(device), requires_grad=True)
+    layer = nn.GroupNorm(3, 6).to(place(device))
+    y = layer(x)
+    leaves = x, layer.weight, layer.bias
+    torch.autograd.grad(y, leaves, y, retain_graph=True)
+    assert names(lambda: layer(x)) == ["group_norm_fwd"]
+    found = names(lambda: torch.autograd.grad(y, leaves, y, retain_graph=True))
+    assert found == ["group_norm_bwd", "group_norm_parameters_kernel"]
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3), (0, 4, 0), (2, 4, 0, 3)], ids=str)

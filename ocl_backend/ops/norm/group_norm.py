@@ -16,6 +16,8 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, launch
 from ocl_backend.kernels.memory_formats import arranged, in_pixels
 from ocl_backend.kernels.reduction_kernels import Reduction
+from ocl_backend.ops.norm import group_norm_planes
+from ocl_backend.ops.norm.group_norm_planes import Planes
 from ocl_backend.ops.reduce.reductions import SUM, mean, reduce
 from ocl_backend.ops.reduce.variances import VARIANCE
 
@@ -81,6 +83,9 @@ def native_group_norm(
     """
     last = in_pixels(x)
     x = x if last else x.contiguous()
+    kinds = tuple(None if f is None else f.dtype for f in (weight, bias))
+    if planes := _planes(x, last, kinds, (batch, groups, channels // groups, pixels), eps):
+        return group_norm_planes.forward(planes, x, weight, bias)
     y = torch.empty_like(x)
     wide = torch.promote_types(x.dtype, torch.float32)
     shape = (batch, groups, channels // groups, pixels)
@@ -96,11 +101,27 @@ def native_group_norm(
     scale = (variance + eps).rsqrt()
     factors = [f.view(groups, -1, 1) for f in (weight, bias) if f is not None]
     if x.numel():
-        kinds = tuple(None if f is None else f.dtype for f in (weight, bias))
         each, scales = (_spread(t, shape, last) for t in (center, scale))
         given = [rows, each, scales, *factors, results]
         launch(_kernel(x.dtype, wide, kinds), rows.shape, given)
     return y, center.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype)
+
+
+def _planes(
+    x: Tensor, last: bool, given: tuple[torch.dtype | None, ...],
+    sizes: tuple[int, int, int, int], eps: float = 0.0,
+) -> Planes | None:  # fmt: skip
+    """Return what one launch normalises; None: others do.
+
+    Args:
+        x: dense.
+        last: whether channels lie last.
+        given: dtypes of weight and bias.
+        sizes: batch, groups, channels of each, and pixels.
+        eps: is added to variances.
+    """
+    planes = Planes(x.get_device(), x.dtype, (given[0], given[1]), *sizes, eps)
+    return planes if not last and x.numel() and group_norm_planes.serves(planes) else None
 
 
 @cache
@@ -133,6 +154,9 @@ def native_group_norm_backward(
     x, grad = (arranged(each.view(x.shape), last) for each in (x, grad))
     wide = torch.promote_types(x.dtype, torch.float32)
     shape = (batch, groups, channels // groups, pixels)
+    if planes := _planes(x, last, (None if weight is None else weight.dtype, None), shape):
+        tensors = grad, x, center, scale, weight
+        return group_norm_planes.backward(planes, tensors, param, output_mask)
     rows, grads = _groups(x, shape, last), _groups(grad, shape, last)
     sums = reduce(SUM, grads, (3,), True, wide)
     dots = reduce(DOT, grads, (3,), True, wide, other=rows)
