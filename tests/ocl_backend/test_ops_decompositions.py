@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
+from tests.ocl_backend.fusion_cases import names
 
 torch.manual_seed(0)
 X = torch.randn(3, 5, 6, 8)
@@ -127,6 +129,31 @@ def test_repeated_positions_have_the_counts_dtype(device: Any, dtype: Any) -> No
         agree(device, torch.repeat_interleave, torch.tensor(counts, dtype=dtype))
     counts = torch.tensor([1, 0, 2], dtype=dtype)
     agree(device, lambda x, n: x.repeat_interleave(n, dim=0), torch.eye(3), counts)
+    many = torch.randint(0, 4, (9001,), dtype=dtype, generator=torch.Generator().manual_seed(1))
+    agree(device, torch.repeat_interleave, many)
+    agree(device, lambda n: torch.repeat_interleave(n, output_size=int(n.sum())), many)
+
+
+def test_a_processor_writes_what_counts_repeat(device: Any) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs look each position up")
+    counts = torch.ones(5000, dtype=torch.int64, device=place(device))
+    assert "repeat_by_counts_kernel" in names(lambda: counts.repeat_interleave(counts))
+
+
+def test_a_long_concatenation_of_odd_parts_is_walked_by_vectors(device: Any) -> None:
+    if device.limits.kind != "cpu":
+        pytest.skip("GPUs walk item by item")
+
+    def gradient(x: Any) -> Any:
+        with torch.no_grad():
+            return torch.ops.aten.glu_backward(x[: x.numel() // 2], x, 0)
+
+    for items, is_one in ((2 * 5001, False), (2 * 5008, True), (2 * 101, True)):
+        x = torch.randn(items)
+        agree(device, gradient, x)
+        there = x.to(place(device))
+        assert (len(names(partial(gradient, there))) == 1) == is_one, items
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ocl_backend.dispatch.outputs import into
+from ocl_backend.kernels import repeated
 from ocl_backend.kernels.binning import binned, ends
 
 TORCH = (
@@ -44,6 +45,8 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
         total, least = torch.stack([ends[-1], repeats.min()]).tolist()
         if least < 0:
             raise RuntimeError("repeats can not be negative")
+    if repeated.serves(repeats):
+        return repeated.repeated(ends, total, repeats.dtype)
     positions = torch.arange(total, device=repeats.device)
     return torch.searchsorted(ends, positions, right=True, out_int32=repeats.dtype is torch.int32)
 

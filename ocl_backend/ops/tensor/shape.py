@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, reduce
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import torch
@@ -16,16 +17,18 @@ from torch import Tensor
 from ocl_backend.dispatch.outputs import apart, into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes, contiguous_strides
-from ocl_backend.kernels.elementwise import Kernel, Operand, launch, prepare_elementwise
+from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, launch, prepare_elementwise
 from ocl_backend.kernels.gathered_rows import BITS
 from ocl_backend.kernels.places import Places
 from ocl_backend.kernels.scatter import read
 from ocl_backend.kernels.selected import are_selected, items, positions, scatter
 from ocl_backend.kernels.tensor_lists import FLOATS, are_alike, copy_all
+from ocl_backend.kernels.vectors import CPU_WIDTHS
 from ocl_backend.ops.fused.expressions import VALUES, Expression, Loosely, Read, fits
 from ocl_backend.ops.reduce.reductions import dims_of
 from ocl_backend.runtime.launch import MOST_LAUNCHES, KernelLaunch, LaunchSequence
 from ocl_backend.runtime.launch import Part as LaunchPart
+from oclgen.opencl.device import devices
 
 MOST_PARTS = 4
 """Parts of a concatenation that other calls' kernels take in."""
@@ -77,6 +80,18 @@ def _joining(parts: Sequence[Tensor], axis: int, out: Tensor) -> Loosely | None:
     return _rule_of_joining(out.get_device(), out.dtype, lies, axis, tuple(out.shape), out.stride())
 
 
+def _needs_single_items(device: int, cat: Expression) -> bool:
+    """Say whether a processor would compute a long concatenation's chain one item at a time.
+
+    A vector then lies in several parts. Calls by themselves are vectors: gradients of `glu` of
+    1,839,802 items took one launch 20 ms, and take several 4 (EPYC, Zen 3).
+    """
+    if devices()[device].limits.kind != "cpu" or prod(cat.out.shape) <= CHUNK:
+        return False
+    is_last = cat.axis == len(cat.out.shape) - 1
+    return is_last and any(part.shape[-1] % CPU_WIDTHS[-1] for part in cat.inputs)
+
+
 @lru_cache(maxsize=MOST_LAUNCHES)
 def _rule_of_joining(
     device: int, dtype: torch.dtype, lies: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
@@ -85,7 +100,7 @@ def _rule_of_joining(
     reads = tuple(Read(f"part{i}", i, dtype, *lie) for i, lie in enumerate(lies))
     out = Read("out", len(lies), dtype, shape, strides)
     expression = Expression("cat", reads, out, VALUES.get(dtype, ""), axis=axis)
-    if not expression.value or not fits(expression):
+    if not expression.value or not fits(expression) or _needs_single_items(device, expression):
         return None
     count = len(reads)
     sequence = []
