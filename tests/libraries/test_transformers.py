@@ -110,6 +110,7 @@ print([what for what, found, _ in texts if found])
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
@@ -164,6 +165,7 @@ assert model.device.type == {!r}, model.device
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "place", "expected"),
     [
@@ -191,6 +193,7 @@ assert model.device.type == {!r}, model.device
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "place", "expected"),
     [
