@@ -96,9 +96,34 @@ T digamma(T x)
 """
 
 POLYGAMMA = """\
+// 6.4.7 for negative numbers, 6.4.6 up to 4, in double precision up to 10, then 6.4.12
+T trigamma(T x)
+{
+    if (x <= 0 && x == floor(x))
+        return INFINITY;
+    const bool is_negative = x < 0;
+    T side = 0, sum = 0;
+    if (is_negative) {
+        const T wave = sinpi(x - trunc(x));
+        side = 9.86960440108935861883 / (wave * wave);
+        x = 1 - x;
+    }
+    for (; x < (sizeof(T) == 4 ? 4 : 10); x += 1) {
+        const T part = 1 / x;
+        sum += part * part;
+    }
+    const T y = 1 / (x * x);
+    const T tail = y * (1.0 / 6.0 - y * (1.0 / 30.0 - y * (1.0 / 42.0 - y * (1.0 / 30.0
+        - y * (5.0 / 66.0 - y * (691.0 / 2730.0 - y * (7.0 / 6.0)))))));
+    sum += (1 + (T)0.5 / x + tail) / x;
+    return is_negative ? side - sum : sum;
+}
+
 // 6.4.10
 T polygamma(const int n, const T x)
 {
+    if (n == 1)
+        return trigamma(x);
     return n == 0 ? digamma(x) : (n % 2 ? 1 : -1) * tgamma((T)(n + 1)) * zeta((T)(n + 1), x);
 }
 """

@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
     "digamma": (torch.digamma, mpmath.digamma, EVERYWHERE),
     "lgamma": (torch.lgamma, lambda x: mpmath.log(abs(mpmath.gamma(x))),
                (*EVERYWHERE, -1e-30, -0.01, 1e-30, 0.5, 1 + 2**-15, 1.5, 2 - 2**-15, 5.99, 1e6)),
+    "trigamma": (lambda x: torch.polygamma(1, x), lambda x: mpmath.psi(1, x),
+                 (*EVERYWHERE, -1000.25, 1e-19, 3.99, 4.0, 1e6)),
     "polygamma": (lambda x: torch.polygamma(2, x), lambda x: mpmath.psi(2, x), EVERYWHERE),
     "far zeta": (lambda x: special.zeta(2, 1e22 * x) * 1e22, lambda x: 1 / mpmath.mpf(x), (1, 3)),
     "zeta": (lambda x: special.zeta(x + 1, 1.5), lambda x: mpmath.zeta(x + 1, 1.5), POSITIVE[1:]),
