@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from ocl_backend.dtypes import FLOATS_16
-from ocl_backend.kernels import special_functions
+from ocl_backend.kernels import gamma_functions
 from oclgen import activations
 
 
@@ -105,7 +105,7 @@ UNARY = {
     "atanh": Op("atanh(self)", FLOAT),
     "erf": Op("erf(self)", FLOAT),
     "erfc": Op("erfc(self)", FLOAT),
-    "lgamma": Op(special_functions.LGAMMA, FLOAT, double="lgamma(self)"),
+    "lgamma": Op(gamma_functions.LGAMMA, FLOAT, double="lgamma(self)"),
     "sinc": Op(
         "const T y = self * 3.14159265358979323846; self == (T)(0) ? (T)(1) : sin(y) / y", FLOAT
     ),

@@ -1,29 +1,27 @@
 """Special functions that OpenCL lacks: aten name -> expression, and the functions it calls.
 
-A table like `pointwise_table`, no code. The functions' text is in `special_functions`; that of
-polynomials is made here, from their recurrences (Abramowitz and Stegun, 22.7).
+A table like `pointwise_table`, no code. The functions' text is in `gamma_functions` and
+`special_functions`; that of polynomials is made here, from their recurrences (Abramowitz and
+Stegun, 22.7).
 """
 
 from __future__ import annotations
 
+from ocl_backend.kernels.gamma_functions import DIGAMMA, GAMMA_RATIO, POLYGAMMA, ZETA
 from ocl_backend.kernels.pointwise_table import Op, Promotion
 from ocl_backend.kernels.special_functions import (
     AIRY_AI,
     BESSEL,
     BESSEL_I,
     BESSEL_K,
-    DIGAMMA,
     ERFCINV,
     ERFCX,
     ERFINV,
     ERFINV_NEAR,
-    GAMMA_RATIO,
     GCD,
     LCM,
     LOG_NDTR,
     NDTRI,
-    POLYGAMMA,
-    ZETA,
 )
 
 FLOAT = Promotion.FLOAT
