@@ -210,7 +210,10 @@ def convolution_backward(
         read = call.readable(w)  # named, so that the call's workspaces get other memory
         call.run(source.data_ptr(), read.data_ptr(), grad_x.data_ptr())
     if output_mask[1] and long_filters.is_long(w, groups):
-        grad_w = long_filters.weights_gradient(convolution, wide, narrow, w.shape[2:], geometry)
+        steps = geometry.stride, geometry.padding, geometry.dilation
+        grad_w = long_filters.weights_gradient(
+            convolution, wide, narrow, w.shape[2:], *steps, groups
+        )
     elif output_mask[1]:
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)

@@ -8,7 +8,6 @@ the filter, and stride and dilation change places, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from torch import Tensor
 
@@ -18,26 +17,6 @@ from oclgen.opencl.device import devices
 
 Forward = Callable[..., Tensor]
 """Has the arguments of `convolution`."""
-
-
-class Steps(Protocol):
-    """What a convolution's results depend on beside its tensors; pairs are (h, w)."""
-
-    @property
-    def stride(self) -> Pair:
-        """Pixels from one result to the next."""
-
-    @property
-    def padding(self) -> Pair:
-        """Pixels of zeros on each side."""
-
-    @property
-    def dilation(self) -> Pair:
-        """Pixels from one tap to the next."""
-
-    @property
-    def groups(self) -> int:
-        """Groups of channels."""
 
 
 def is_long(w: Tensor, groups: int) -> bool:
@@ -56,7 +35,10 @@ def weights_gradient(
     x: Tensor,
     grad: Tensor,
     kernel_size: Sequence[int],
-    steps: Steps,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
 ) -> Tensor:
     """Return the gradient of weights, [out_channels, channels / groups, *kernel_size].
 
@@ -65,21 +47,24 @@ def weights_gradient(
         x: [batch, channels, height, width].
         grad: gradient of y, [batch, out_channels, out_h, out_w].
         kernel_size: rows and columns of the filter.
-        steps: of the convolution.
+        stride: pixels from one result to the next, (h, w).
+        padding: pixels of zeros on each side.
+        dilation: pixels from one tap to the next.
+        groups: of channels.
     """
     batch, channels, *pixels = x.shape
-    grouped = x.reshape(batch, steps.groups, channels // steps.groups, *pixels)
+    grouped = x.reshape(batch, groups, channels // groups, *pixels)
     images = grouped.permute(2, 1, 0, 3, 4).flatten(1, 2)
     taps = forward(
         images.contiguous(),
         grad.transpose(0, 1).contiguous(),
         None,
-        steps.dilation,
-        steps.padding,
-        steps.stride,
+        dilation,
+        padding,
+        stride,
         False,
         (0, 0),
-        steps.groups,
+        groups,
     )
     # a stride may leave columns out, which more taps would meet
     rows, columns = kernel_size
