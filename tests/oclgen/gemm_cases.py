@@ -14,6 +14,7 @@ from oclgen.families.gemm import (
     gemm_async,
     gemm_columns,
     gemm_dot,
+    gemm_long,
     gemm_mma,
     gemm_pairs,
     gemm_register,
@@ -97,6 +98,13 @@ TALLS = (
     TALL,
     replace(TALL, item_m=1, item_n=7, local_m=16, local_n=1),
     replace(TALL, item_n=4, local_m=4, local_n=4),
+)
+
+LONG = gemm_long.Config(item_m=4, item_n=4, local_m=6, local_n=8, local_k=2, tile_k=16, split_k=1)
+LONGS = (
+    LONG,
+    replace(LONG, item_m=1, item_n=8, local_m=8, local_n=2, local_k=4, split_k=2),
+    replace(LONG, item_m=8, item_n=2, local_m=2, local_n=3, local_k=1, tile_k=8, split_k=3),
 )
 
 MMA = gemm_mma.Config(
@@ -190,12 +198,14 @@ VARIANTS += [Variant("gemm_staged", config) for config in STAGEDS]
 VARIANTS += [Variant("gemm_dot", config) for config in DOTS]
 VARIANTS += [Variant("gemm_columns", config) for config in COLUMN_CONFIGS]
 VARIANTS += [Variant("gemm_tall", config) for config in TALLS]
+VARIANTS += [Variant("gemm_long", config) for config in LONGS]
 DEFAULTS = [
     Variant("gemm_register", gemm_register.DEFAULT),
     Variant("gemm_staged", gemm_staged.DEFAULT),
     Variant("gemm_dot", gemm_dot.DEFAULT),
     Variant("gemm_columns", gemm_columns.DEFAULT),
     Variant("gemm_tall", gemm_tall.DEFAULT),
+    Variant("gemm_long", gemm_long.DEFAULT),
 ]
 
 
@@ -261,9 +271,17 @@ TALL_CONFIGS = st.builds(
         item_m=(1, 2, 4), item_n=(1, 4, 7, 12), local_m=(1, 3, 8, 16), local_n=(1, 2, 3),
     ),
 )  # fmt: skip
+LONG_CONFIGS = st.builds(
+    gemm_long.Config,
+    **one_of(
+        item_m=(1, 2, 4, 8), item_n=(1, 2, 4, 8), local_m=(1, 3, 8), local_n=(1, 2, 5),
+        local_k=(1, 2, 8), tile_k=(8, 16, 32), split_k=(1, 2),
+    ),
+)  # fmt: skip
 ANY_VARIANT = st.one_of(
     st.builds(Variant, st.just("gemm_columns"), COLUMNS_CONFIGS),
     st.builds(Variant, st.just("gemm_dot"), DOT_CONFIGS),
+    st.builds(Variant, st.just("gemm_long"), LONG_CONFIGS),
     st.builds(Variant, st.just("gemm_register"), REGISTER_CONFIGS),
     st.builds(Variant, st.just("gemm_staged"), STAGED_CONFIGS),
     st.builds(Variant, st.just("gemm_tall"), TALL_CONFIGS),

@@ -77,9 +77,10 @@ def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)
 def test_one_program_serves_many_sizes(variant: Variant) -> None:
-    # the loops of `gemm_tall` are written out for one small B
-    n = 384 if "n" in FAMILIES[variant.family].Config.FREE else 96
-    sizes = (GemmProblem(96, 96, 96), GemmProblem(192, n, 96))
+    # the loops of `gemm_tall` are written out for one small B, those of `gemm_long` for a small C
+    free = FAMILIES[variant.family].Config.FREE
+    m, n = (size if axis in free else 96 for axis, size in (("m", 192), ("n", 384)))
+    sizes = (GemmProblem(96, 96, 96), GemmProblem(m, n, 96 if "m" in free else 192))
     first, second = (texts(variant.plan(problem)) for problem in sizes)
     assert first == second
 

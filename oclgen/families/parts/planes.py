@@ -70,7 +70,7 @@ class Sum:
         local_size: work-items of a group along columns.
         slices: work-items, a power of two, that share the planes of an element: a single one has
             a long chain of loads where there are many planes of few elements. Then `vec` divides
-            the only row.
+            a row.
         filters: how filters lie in a plane, if the result is filters; a row of a plane is one.
         strided: rows, and items, of the result lie apart by its strides; else all is one row.
         role: of the workspace; the result may lie in its first plane.

@@ -3,7 +3,7 @@ Adds the planes that a split reduction leaves, in order, and stores act(sum + bi
 
 Planes are fp32 [planes][items][rows][columns], one behind the other. Results lie in one row, in
 rows that lie apart, or as filters. A work-item stores vec neighbours of a row. Of many planes of
-few elements in one row slices work-items add some each, and their sums meet in local memory.
+few elements slices work-items add some each, and their sums meet in local memory.
 
 Filters, one of [taps][depth] in each row of a plane, lie as their strides say: a work-group takes
 some depths of a filter through local memory, so that neighbours store to neighbours whether depths
@@ -142,9 +142,9 @@ ${term_parameters}\
 {
     const ${"int" if strided else "long"} column = get_global_id(0) * ${vec};
 % if strided:
-    const int row = get_global_id(1), item = get_global_id(2);
+    const int row = ${"get_group_id(1)" if slices > 1 else "get_global_id(1)"}, item = get_global_id(2);
     const long place = item * batch_out + row * (long)ld_out;
-    planes += offset_planes + (item * (long)get_global_size(1) + row) * columns;
+    planes += offset_planes + (item * (long)${"get_num_groups(1)" if slices > 1 else "get_global_size(1)"} + row) * columns;
 % else:
     const long columns = plane;
     planes += offset_planes;
