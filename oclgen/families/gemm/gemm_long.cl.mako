@@ -1,11 +1,11 @@
 <%doc>
 GEMM of a long reduction: C = act(op(A) op(B) + bias + residual), batched, row-major, C small.
 
-A work-group has a tile of C, all of it as a rule, and a slice of k. It copies a chunk of tile_k steps of A and B to local
-memory by 16 bytes, as they lie in memory; while its work-items compute, the next chunk is on its way
-to their registers. A work-item has item_m rows and item_n columns of C, and every local_k-th step.
-At the end the work-items' sums meet in local memory, row by row of them. The last steps of a slice,
-and matrices that are not aligned, move element by element.
+A work-group has a tile of C, all of it as a rule, and a slice of k. It copies a chunk of tile_k
+steps of A and B to local memory by 16 bytes, as they lie in memory; while its work-items compute,
+the next chunk is on its way to their registers. A work-item has item_m rows and item_n columns of C,
+and every local_k-th step. At the end the work-items' sums meet in local memory, row by row of them.
+The last steps of a slice, and matrices that are not aligned, move element by element.
 
 dtype, activation   storage type of A, B, C, bias (accumulation is fp32); epilogue
 item_m, item_n      rows and columns of C per work-item, by vectors that lie apart
@@ -13,7 +13,6 @@ local_m, local_n    work-items along m and along n per group
 local_k             work-items that share the steps of a chunk
 tile_k              steps of the reduction in a chunk
 split               slices of k write planes in fp32, which another kernel adds
-
 operands            A and B: how their chunks move (`gemm_long_text.Operand`)
 cells               floats of local memory
 floats              format of the text that makes floats of 16 bytes
