@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 from oclgen.limits import Limits, broken
 from oclgen.parameters import out_of_range
@@ -62,6 +62,13 @@ class Traits:
     leads: Callable[[Any, Limits], bool] = lambda _problem, _limits: False
     last_resort: bool = False
     rate: Callable[[Limits], float] = lambda _limits: 1.0
+
+
+class Band(NamedTuple):
+    """Rows of a product that a launch computes, in slices of the reduction."""
+
+    rows: int
+    slices: int
 
 
 class BaseConfig:
@@ -122,6 +129,13 @@ class BaseConfig:
     def tiled(self, problem: Any) -> Any:
         """Return the problem whose results the tiles of a work-group cover: of some, a product."""
         return self.computed(problem)
+
+    def bands(self, problem: Any) -> tuple[Band, ...]:
+        """Return the rows of a product that launch after launch computes; nothing if one does.
+
+        It is asked of what is `computed`.
+        """
+        return ()
 
     def evened(self, problem: Any) -> frozenset[str]:
         """Return the operands whose rows are no multiple of 16 bytes, and are copied like others.

@@ -59,6 +59,8 @@ Warps = Annotated[int, Range(1, 32)]
 """Warps of a work-group, or lanes of a warp, along one axis."""
 Parts = Annotated[int, Range(1, 1 << 16)]
 """Slices of a reduction, or parts of other work, that work-groups share."""
+Head = Annotated[int, Range(0, 1 << 16)]
+"""Rows of tiles before those whose reduction is cut; 0 where none is."""
 
 
 @dataclass(frozen=True, slots=True)

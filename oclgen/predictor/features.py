@@ -52,11 +52,16 @@ def of_variant(problem: Problem, variant: Variant, limits: Limits) -> Features:
     if limits.kind == "cpu":
         return _on_processor(problem, variant, plan, grid, limits)
     tiles = tiled(problem, variant)
+    bands = tuple(
+        tiles.band(*each) for each in variant.config.bands(variant.config.computed(problem))
+    )
+    if bands:  # the first has most of the work
+        grid = grid._replace(groups=bands[0].groups)
     found = {
         **tiles.parameters.numbers,
         **_of_plan(problem, plan, grid, limits),
         **_of_tiles(tiles, grid, limits),
-        **gpus.of_groups(problem, variant, plan, grid, tiles, limits),
+        **gpus.of_groups(problem, variant, plan, grid, bands or (tiles,), limits),
         **gpus.of_copies(tiles),
         **gpus.of_patches(problem, variant),
         **_of_rows(problem, variant),
@@ -79,7 +84,7 @@ def _on_processor(
     found = {
         **known.numbers,
         **_of_plan(problem, plan, grid, limits),
-        **_of_tiles(Tiled(sizes, variant, known, {}), grid, limits),
+        **_of_tiles(Tiled(sizes, variant, known, known.slices, {}), grid, limits),
         **of_sizes(sizes),
         **of_copies(problem, plan),
     }

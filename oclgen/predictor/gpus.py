@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, log2, prod
+from typing import NamedTuple
 
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
@@ -65,7 +66,7 @@ def of_groups(
     variant: Variant,
     plan: Plan | Outline,
     grid: Grid,
-    tiles: Tiled,
+    bands: tuple[Tiled, ...],
     limits: Limits,
 ) -> Features:
     """Return the estimated time, log2 of ms, and what it is made of, as parts of it.
@@ -75,32 +76,52 @@ def of_groups(
         variant: how.
         plan: of the variant.
         grid: of its launch that does the work.
-        tiles: of the variant.
+        bands: tiles of the variant: of its rows that launches compute one after the other.
         limits: of the device.
     """
-    _, items, groups, resident, space = grid
     units = limits.compute_units
     flops, size = amounts_of(problem)
     multiply_adds = flops / 2 * variant.config.multiplied(problem)
-    work = _work(problem, multiply_adds / groups, tiles, groups, items)
-    by_registers = int(REGISTERS / items / work.registers)
-    held = max(min(resident, by_registers), 1)
+    rows = sum(tiles.sizes[0] for tiles in bands)
+    spent = []
+    for at, tiles in enumerate(bands):
+        groups = tiles.groups if at else grid.groups
+        share = multiply_adds * tiles.sizes[0] / rows
+        work = _work(problem, share / groups, tiles, groups, grid.items)
+        spent.append(_spent(work, groups, grid, units))
+    first = spent[0]
+    ns = {name: sum(one.ns[name] for one in spent) for name in first.ns}
+    ns["copies"] = grid.space / units / MEMORY_BYTES
+    others = sum(one.turns for one in spent) * GROUP_NS + size / units / MEMORY_BYTES
+    total = sum(ns.values()) + others + len(plan.launches) * LAUNCH_NS
+    return {
+        "estimated time": log2(total * 1e-6),
+        "work-groups at once": log2(first.held),
+        "steps of a work-group": log2(first.steps),
+        **{f"time of {name}": log2(max(each, 1.0) / total) for name, each in ns.items()},
+    }
+
+
+class Spent(NamedTuple):
+    """The time of a launch by what takes it, in ns; work-groups are `held` at once, in turns."""
+
+    ns: dict[str, float]
+    held: int
+    turns: float
+    steps: float
+
+
+def _spent(work: Work, groups: float, grid: Grid, units: int) -> Spent:
+    by_registers = int(REGISTERS / grid.items / work.registers)
+    held = max(min(grid.resident, by_registers), 1)
     full, rest = divmod(groups, units * held)
     turns, in_turn = full + (rest > 0), full * held + ceil(rest / units)
     ns = {
         "products": in_turn * work.multiply_adds / work.rate,
         "tiles": in_turn * work.tile_bytes / TILE_BYTES,
         "steps": turns * work.steps * STEP_NS / work.ahead,
-        "copies": space / units / MEMORY_BYTES,
     }
-    others = turns * GROUP_NS + size / units / MEMORY_BYTES
-    total = sum(ns.values()) + others + len(plan.launches) * LAUNCH_NS
-    return {
-        "estimated time": log2(total * 1e-6),
-        "work-groups at once": log2(held),
-        "steps of a work-group": log2(work.steps),
-        **{f"time of {name}": log2(max(each, 1.0) / total) for name, each in ns.items()},
-    }
+    return Spent(ns, held, turns, work.steps)
 
 
 def of_copies(tiles: Tiled) -> Features:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, log2, prod
 from operator import itemgetter
@@ -77,6 +77,11 @@ class Parameters(NamedTuple):
     numbers: dict[str, float]
     tile_m: int
     tile_n: int
+
+    @property
+    def slices(self) -> int:
+        """Slices of a product's reduction."""
+        return int(self.values.get("split_k", 1))
 
 
 @lru_cache(maxsize=VARIANTS)
@@ -153,6 +158,7 @@ class Tiled:
         sizes: m, n, k and the batch.
         variant: whose parameters these are: it computes the product.
         parameters: of that variant.
+        slices: of the reduction.
         chunks: bytes that a work-item copies at once of each operand, by role: fewer where rows
             are no multiple of 16 bytes, and are neither packed nor copied as if they were even.
             Of implicit products nothing is said.
@@ -161,12 +167,25 @@ class Tiled:
     sizes: tuple[float, float, float, int]
     variant: Variant
     parameters: Parameters
+    slices: int
     chunks: dict[str, int]
 
     @property
     def slice(self) -> float:
         """Steps of the reduction that a work-group adds."""
-        return self.sizes[2] / int(self.parameters.values.get("split_k", 1))
+        return self.sizes[2] / self.slices
+
+    def band(self, rows: int, slices: int) -> Tiled:
+        """Return some rows of the product, computed in so many slices of the reduction."""
+        return replace(self, sizes=(rows, *self.sizes[1:]), slices=slices)
+
+    @property
+    def groups(self) -> int:
+        """Work-groups, where each computes one tile."""
+        m, n, _, batch = self.sizes
+        _, _, tile_m, tile_n = self.parameters
+        tiles = covered(m, tile_m) // tile_m * (covered(n, tile_n) // tile_n)
+        return tiles * batch * self.slices
 
 
 def tiled(problem: Problem, variant: Variant) -> Tiled:
@@ -176,7 +195,8 @@ def tiled(problem: Problem, variant: Variant) -> Tiled:
     sizes = product_of(variant.config.tiled(problem))
     computed = variant.config.computed(problem)
     chunks = _chunks(computed, variant.config) if isinstance(computed, GemmProblem) else {}
-    return Tiled(sizes, inner, parameters_of(inner), chunks)
+    parameters = parameters_of(inner)
+    return Tiled(sizes, inner, parameters, parameters.slices, chunks)
 
 
 def _chunks(product: GemmProblem, config: Any) -> dict[str, int]:

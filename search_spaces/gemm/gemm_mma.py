@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from oclgen.families.gemm import gemm_mma
 from oclgen.families.parts.blocking import splits
 from oclgen.limits import Limits
 from oclgen.problem import DTYPES, GemmProblem
-from search_spaces.values import BOTH, Value, up_to
+from search_spaces.values import BOTH, Value, tails, up_to
 
 
 def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -45,4 +46,4 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
     while prod(len(each) for each in values.values()) > 100_000:
         longest = max(("tile_n", "split_k", "group_m"), key=lambda name: len(values[name]))
         values[longest] = values[longest][1:]
-    return values
+    return values | tails(gemm_mma.guesses(problem, limits))

@@ -11,7 +11,7 @@ from oclgen.families.gemm import gemm_tma
 from oclgen.families.parts.blocking import splits
 from oclgen.limits import Limits
 from oclgen.problem import GemmProblem
-from search_spaces.values import Value, up_to
+from search_spaces.values import Value, tails, up_to
 
 
 def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ...]]:
@@ -33,4 +33,5 @@ def values(problem: GemmProblem, limits: Limits) -> Mapping[str, tuple[Value, ..
         # what it serves unpacked is not worth packing
         "pack_a": (gemm_tma.packs_a(problem),),
         "pack_b": (gemm_tma.packs_b(problem),),
+        **tails(gemm_tma.guesses(problem, limits)),
     }

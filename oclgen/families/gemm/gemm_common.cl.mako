@@ -6,13 +6,13 @@ stores of register-tiled kernels. Defs for other templates, no text of its own; 
     from oclgen.families.parts.expressions import halves
     from oclgen.render import vector
 %>\
-<%def name="parameters(c_type, split, ragged='')">\
+<%def name="parameters(c_type, split, ragged='', tail=False)">\
     __global const elem_t *restrict a, const long offset_a, const int ld_a, const long batch_a,
     __global const elem_t *restrict b, const long offset_b, const int ld_b, const long batch_b,
     __global ${c_type} *restrict c, const long offset_c, const int ld_c, const long batch_c,
 ${term_parameters}\
 ${ends(ragged)}\
-    ${sizes(ragged)}${", const int slice, const int batch" if split else ""}\
+    ${sizes(ragged)}${", const int slice, const int batch" if split else ""}${", const int first_row" if tail else ""}\
 </%def>
 
 <%doc>
@@ -84,14 +84,21 @@ ${matrices_of_item(ragged)}\
 </%def>
 
 <%def name="tiles_of_rows(tile_m, ragged)">${f"(all_rows + {tile_m - 1}) / {tile_m} + batch + 1" if ragged == "m" else f"(m + {tile_m - 1}) / {tile_m}"}</%def>
-<%def name="strips(ragged='')">\
+<%doc>
+The tile of a work-group. The rows of a tail begin at `first_row`, as do those of its planes, which
+c is: it moves back, so that rows are counted from the matrices' first.
+</%doc>
+<%def name="strips(ragged='', tail=False)">\
     // strips of group_m rows of tiles, each swept column by column
-    const int tiles_m = ${tiles_of_rows(tile_m, ragged)}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
+    const int tiles_m = ${f"(m - first_row + {tile_m - 1}) / {tile_m}" if tail else tiles_of_rows(tile_m, ragged)}, tiles_n = (n + ${tile_n - 1}) / ${tile_n};
     const int strip = (int)get_group_id(0) / (${group_m} * tiles_n);
     const int place = (int)get_group_id(0) - strip * ${group_m} * tiles_n;
     const int height = min(${group_m}, tiles_m - strip * ${group_m});
-    ${"" if ragged == "m" else "const "}int tile_row = (strip * ${group_m} + place % height) * ${tile_m};
+    ${"" if ragged == "m" else "const "}int tile_row = ${"first_row + " if tail else ""}(strip * ${group_m} + place % height) * ${tile_m};
     const int tile_column = place / height * ${tile_n};
+% if tail:
+    c -= first_row * (long)ld_c;
+% endif
 % if ragged == "m":
 ${item_of_rows(tile_m)}\
 % endif

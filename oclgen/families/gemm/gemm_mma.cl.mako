@@ -26,6 +26,7 @@ staging             results that leave through local memory at once: see `Stagin
 stages, ahead       tiles in local memory; those that are copied ahead
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
+tail                an argument says which row is the first: those before it are another launch's
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 a, b                how the operand lies in local memory: see `Layout`
 text                which elements a work-item copies: see `gemm_mma_text`
@@ -122,13 +123,13 @@ ${uneven.copy(side, pieces[side], slot, edge_k)}\
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void gemm_mma(
-${common.parameters(c_type, split, ragged)})
+${common.parameters(c_type, split, ragged, tail)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
     const int id = (int)get_local_id(0);
 
-${common.strips(ragged)}\
+${common.strips(ragged, tail)}\
 
 ${common.slice_of_item(split, ragged)}\
 

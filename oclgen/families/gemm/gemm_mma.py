@@ -6,11 +6,12 @@ see work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm import gemm_tail as tail
 from oclgen.families.gemm.gemm_mma_shapes import shapes_of, split_of
 from oclgen.families.gemm.gemm_mma_text import Text
 from oclgen.families.gemm.gemm_mma_tiles import (
@@ -23,11 +24,11 @@ from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands, uneve
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.mma_staging import Staging, staging
 from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
-from oclgen.families.parts.planes import FLOAT_BYTES, planes_space
-from oclgen.family import BaseConfig, Traits
+from oclgen.families.parts.planes import FLOAT_BYTES
+from oclgen.family import Band, BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
-from oclgen.parameters import Parts, Range, Stages, Tile, Warps
+from oclgen.parameters import Head, Parts, Range, Stages, Tile, Warps
 from oclgen.plan import AnyLaunch, Launch, LazyText, Outline, Plan, Spread, round_up
 from oclgen.problem import DTYPES, GemmProblem, Problem
 from oclgen.render import dtype_preamble, render
@@ -61,6 +62,8 @@ class Config(BaseConfig):
     group_m: Parts
     pack_a: bool
     pack_b: bool
+    tail_k: Parts = 1
+    head_tiles: Head = 0
 
     @property
     def work_items(self) -> int:
@@ -154,16 +157,28 @@ class Config(BaseConfig):
         return self.local_bytes(problem) + self.stages * self.beyond_bytes(problem)
 
     def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
-        """Return this config with the slices of k that `problem` wants."""
+        """Return this config with the slices of k that `problem` wants, or with a tail."""
+        if self.tail_k > 1 and (tailed := self.with_tail(problem, limits)).tail_k > 1:
+            return tailed
         split = split_of(problem, limits, self.tile_m, self.tile_n, self.tile_k)
-        return replace(self, split_k=split)
+        return replace(self, split_k=split, tail_k=1, head_tiles=0)
+
+    def with_tail(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config, its slices of k replaced by the tail that `problem` wants, if any."""
+        last = tail.wanted(problem, limits, self.tile_m, self.tile_n, self.tile_k)
+        return replace(self, split_k=1, tail_k=last.tail_k, head_tiles=last.head_tiles)
+
+    def bands(self, problem: GemmProblem) -> tuple[Band, ...]:
+        """Return head and tail."""
+        return tail.bands_of(problem, self)
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         if reason := limits.why_no(self.unit):
             return f"unit={reason}"
         return (
-            self._block_conflict()
+            tail.conflict(problem, self, self.tile_k)
+            or self._block_conflict()
             or self._pipeline_conflict()
             or self._layout_conflict(problem)
             or self._slice_conflict(problem)
@@ -235,20 +250,21 @@ class Config(BaseConfig):
             return f"{self.work_items} work-items and tile_k={self.tile_k} must be powers of two"
         return None
 
-    def spread(self, problem: GemmProblem) -> Spread:
-        """Return the sizes of the product's launch."""
-        tiles, items = parts.grid(problem, self.tile_m, self.tile_n)
-        sizes = tiles * self.work_items, 1, items * self.split_k
+    def spread(self, problem: GemmProblem, rows: tail.Rows) -> Spread:
+        """Return the sizes of a launch of the product."""
+        tiles, items = parts.grid(rows.of(problem), self.tile_m, self.tile_n)
+        sizes = tiles * self.work_items, 1, items * rows.slices
         return Spread(NAME, sizes, (self.work_items, 1, 1), self.declared_bytes(problem))
 
     def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
         """Return role and bytes of packed operands, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
-        return (*spaces, *planes_space(problem, self.split_k))
+        return (*spaces, *tail.space(problem, self))
 
     def outline(self, problem: GemmProblem) -> Outline:
         """Return the plan without the product's text and arguments."""
-        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
+        launches = _around(problem, self, lambda rows: self.spread(problem, rows))
+        return Outline(launches, self.workspaces(problem))
 
 
 DEFAULT = Config(
@@ -271,7 +287,7 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
 def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
     size = DTYPES[problem.dtype]
-    return (
+    guessed = (
         Config(
             shape.unit, shape.tile_m, shape.tile_n, shape.row_bytes // size, shape.warps_m,
             shape.warps_n, shape.stages, shape.pending,
@@ -283,20 +299,22 @@ def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
         for shape, packed in shapes_of(problem, limits)
         if shape.unit in limits.instructions and (not packed or min(problem.m, problem.n) >= 1024)
     )  # fmt: skip
+    return tail.with_tails(guessed, problem, limits)
 
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
-    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+    launches = _around(problem, config, lambda rows: _product(problem, config, rows))
+    return Plan(launches, config.workspaces(problem))
 
 
 def _around(
-    problem: GemmProblem, config: Config, product: AnyLaunch
+    problem: GemmProblem, config: Config, product: Callable[[tail.Rows], AnyLaunch]
 ) -> tuple[Launch | AnyLaunch, ...]:
-    """Return the product's launch between those that pack before it and the sum behind it."""
+    """Return the launches that pack, those of the product, and the sum behind each of these."""
     packed = config.packed(problem)
     packs = [pack(tiles, config.layout(problem, role)) for role, tiles in packed.items()]
-    return *packs, *parts.with_sum(problem, config.split_k, product)
+    return *packs, *tail.products(problem, config, product)
 
 
 def units(
@@ -329,7 +347,8 @@ def units(
     )
 
 
-def _product(problem: GemmProblem, config: Config) -> Launch:
+def _product(problem: GemmProblem, config: Config, rows: tail.Rows) -> Launch:
+    config = replace(config, split_k=rows.slices) if rows.first else config
     split = config.split_k > 1
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
 
@@ -349,6 +368,7 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
             staging=config.staging(problem),
             ahead=config.ahead,
             **epilogue(problem, split=split),
+            tail=rows.first > 0,
             ragged=problem.ragged,
             edge_m=texts.edge_m,
             edge_n=texts.edge_n,
@@ -362,5 +382,5 @@ def _product(problem: GemmProblem, config: Config) -> Launch:
         )
         return ptx.with_target(source, "sm_90a") if config.unit == "wgmma" else source
 
-    args = parts.product_args(problem, config.split_k, config.tile_k, operands)
-    return config.spread(problem).launch(text, args)
+    args = tail.arguments(problem, rows, config.tile_k, operands)
+    return config.spread(problem, rows).launch(text, args)

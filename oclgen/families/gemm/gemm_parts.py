@@ -132,24 +132,32 @@ def sliced_rows(problem: GemmProblem, split_k: int, packs: bool = False) -> str 
     return None
 
 
-def planes(problem: GemmProblem) -> tuple[Arg, ...]:
-    """Return the operand of partial sums, fp32 [split_k][batch][m][n]."""
-    return operand(PLANES, problem.n, problem.m * problem.n)
+def planes(problem: GemmProblem, first_row: int = 0) -> tuple[Arg, ...]:
+    """Return the operand of partial sums, fp32 [split_k][batch][m - first_row][n]."""
+    return operand(PLANES, problem.n, (problem.m - first_row) * problem.n)
 
 
 @lru_cache(maxsize=64)
-def sum_planes(problem: GemmProblem, split_k: int) -> Sum:
-    """Return the sum of the planes into C, act(sum + bias + residual)."""
+def sum_planes(problem: GemmProblem, split_k: int, first_row: int = 0) -> Sum:
+    """Return the sum of the planes into C, act(sum + bias + residual).
+
+    Args:
+        problem: the product.
+        split_k: planes.
+        first_row: of C that planes have; those before it are another launch's.
+    """
     bias = {"none": None, "m": Bias("row", of_columns=False), "n": Bias("{}", of_columns=True)}
+    batch, m, n = problem.buffers["c"]
     return Sum(
-        problem, split_k, problem.buffers["c"], matrix(problem, "c"), bias[problem.bias],
-        max(VECTORS), strided=True,
+        problem, split_k, (batch, m - first_row, n), matrix(problem, "c"), bias[problem.bias],
+        max(VECTORS), strided=True, first_row=first_row,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
-def _sum_of_planes(problem: GemmProblem, split_k: int) -> Launch:
-    return sum_planes(problem, split_k).launch()
+def sum_of_planes(problem: GemmProblem, split_k: int, first_row: int = 0) -> Launch:
+    """Return the launch of `sum_planes`, which candidates share."""
+    return sum_planes(problem, split_k, first_row).launch()
 
 
 def with_sum(
@@ -162,7 +170,7 @@ def with_sum(
         split_k: slices of k.
         product: its launch.
     """
-    return (product,) if split_k == 1 else (product, _sum_of_planes(problem, split_k))
+    return (product,) if split_k == 1 else (product, sum_of_planes(problem, split_k))
 
 
 def product_args(
@@ -170,6 +178,7 @@ def product_args(
     split_k: int,
     multiple: int,
     packed: Mapping[str, tuple[Arg, ...]] | None = None,
+    rows: tuple[int, int] | None = None,
 ) -> tuple[Arg, ...]:
     """Return the arguments of a kernel that writes C or, where k is split, planes of it.
 
@@ -178,15 +187,18 @@ def product_args(
         split_k: slices of k.
         multiple: slices but the last are whole multiples of it.
         packed: replaces the matrices a or b, by role.
+        rows: the first row of C that it computes, and the one behind its last; None: all.
     """
     given = {"a": matrix(problem, "a"), "b": matrix(problem, "b"), **(packed or {})}
     inputs = (*given["a"], *given["b"])
+    first, end = rows or (0, problem.m)
+    lengths = (Scalar(end), Scalar(problem.n), Scalar(problem.k))
     if split_k == 1:
         added = (*terms(problem), *ends(problem))
-        return (*inputs, *matrix(problem, "c"), *added, *sizes(problem))
+        return (*inputs, *matrix(problem, "c"), *added, *lengths)
     length = slice_length(problem.k, split_k, multiple)
     split = (Scalar(length), Scalar(problem.batch))
-    return (*inputs, *planes(problem), *sizes(problem), *split)
+    return (*inputs, *planes(problem, first), *lengths, *split)
 
 
 def slice_length(k: int, split_k: int, multiple: int) -> int:
@@ -200,18 +212,19 @@ def slice_length(k: int, split_k: int, multiple: int) -> int:
     return round_up(ceil_div(k, split_k), multiple)
 
 
-def empty_slice(k: int, split_k: int, multiple: int) -> str | None:
+def empty_slice(k: int, split_k: int, multiple: int, name: str = "split_k") -> str | None:
     """Say with numbers that cutting k into slices of whole `multiple`s leaves one empty.
 
     Args:
         k: steps of the reduction.
         split_k: slices.
         multiple: each slice but the last is a multiple of it.
+        name: of the parameter that says how many slices there are.
     """
     length = slice_length(k, split_k, multiple)
     if (split_k - 1) * length < k:
         return None
     return (
-        f"split_k={split_k} cuts k={k} into slices of {length} and leaves some empty; "
-        f"use split_k={ceil_div(k, length)} or less"
+        f"{name}={split_k} cuts k={k} into slices of {length} and leaves some empty; "
+        f"use {name}={ceil_div(k, length)} or less"
     )

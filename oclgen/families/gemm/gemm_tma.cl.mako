@@ -19,6 +19,7 @@ ahead               steps in a round
 stages              tiles of B in local memory, being copied or read
 split_k             slices of k; each writes a plane of partial sums, which another kernel adds
 group_m             rows of tiles that work-groups sweep together, so that they share B in cache
+tail                an argument says which row is the first: those before it are another launch's
 edge_m, _n, _k      the tile does not divide the size: guard what lies past it
 bias, residual      "none", "m" or "n"; a matrix that lies as C does is added
 pack_a              A is tiles of tile_m rows, 64 bytes of each: see `Layout`
@@ -75,7 +76,7 @@ ${functions}
 </%def>\
 __kernel __attribute__((reqd_work_group_size(${items}, 1, 1)))
 void gemm_tma(
-${common.parameters(c_type, split)}${")" if b.packed else ","}
+${common.parameters(c_type, split, tail=tail)}${")" if b.packed else ","}
 % if not b.packed:
     __global uchar *maps, const long offset_maps, const int batch_of_b)
 % endif
@@ -86,7 +87,7 @@ ${common.parameters(c_type, split)}${")" if b.packed else ","}
     const uint base = shared_address(tiles), full = base + ${stages * b.bytes};
     const int id = (int)get_local_id(0), lane = id % 32;
 
-${common.strips()}\
+${common.strips(tail=tail)}\
 
 % if split:
     const int item = (int)get_global_id(2) % batch;

@@ -6,21 +6,22 @@ both; `gemm_mma` asks for less.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
+from oclgen.families.gemm import gemm_tail as tail
 from oclgen.families.gemm.gemm_mma import DTYPES_SERVED
 from oclgen.families.gemm.gemm_mma_tiles import Layout, pack
 from oclgen.families.gemm.gemm_tiles import lies_along_k, packed_operands
 from oclgen.families.parts.blocking import ITEMS_PER_UNIT, fill
 from oclgen.families.parts.epilogue import epilogue
 from oclgen.families.parts.packing import CHUNK_BYTES, PACK_ROWS, Packing, sizes_of
-from oclgen.families.parts.planes import planes_space
-from oclgen.family import BaseConfig, Traits
+from oclgen.family import Band, BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.opencl import ptx
-from oclgen.parameters import Parts, Stages, Tile, Warps
+from oclgen.parameters import Head, Parts, Stages, Tile, Warps
 from oclgen.plan import (
     AnyLaunch,
     Launch,
@@ -63,6 +64,8 @@ class Config(BaseConfig):
     group_m: Parts
     pack_a: bool
     pack_b: bool
+    tail_k: Parts = 1
+    head_tiles: Head = 0
 
     @property
     def work_items(self) -> int:
@@ -99,16 +102,31 @@ class Config(BaseConfig):
         return self.stages * (self.layout(problem, "b").bytes + BARRIER_BYTES) + MAP_BYTES
 
     def with_best_split(self, problem: GemmProblem, limits: Limits) -> Config:
-        """Return this config with the slices of k that `problem` wants: a group fills a unit."""
+        """Return this config with the slices of k that `problem` wants, or with a tail.
+
+        A group fills a unit.
+        """
+        if self.tail_k > 1 and (tailed := self.with_tail(problem, limits)).tail_k > 1:
+            return tailed
         step = self.round(problem)
         split = fill(problem, limits, self.tile_m, self.tile_n, step, ITEMS_PER_UNIT)
-        return replace(self, split_k=split)
+        return replace(self, split_k=split, tail_k=1, head_tiles=0)
+
+    def with_tail(self, problem: GemmProblem, limits: Limits) -> Config:
+        """Return this config, its slices of k replaced by the tail that `problem` wants, if any."""
+        last = tail.wanted(problem, limits, self.tile_m, self.tile_n, self.round(problem))
+        return replace(self, split_k=1, tail_k=last.tail_k, head_tiles=last.head_tiles)
+
+    def bands(self, problem: GemmProblem) -> tuple[Band, ...]:
+        """Return head and tail."""
+        return tail.bands_of(problem, self)
 
     def conflict(self, problem: GemmProblem, limits: Limits) -> str | None:
         """Say with numbers what the family itself has against this, or None."""
         return (
             limits.why_no("wgmma")
             or limits.why_no("tma")
+            or tail.conflict(problem, self, self.round(problem))
             or self._block_conflict()
             or self._register_conflict()
             or self._layout_conflict(problem)
@@ -155,26 +173,27 @@ class Config(BaseConfig):
             return f"tile_n={self.tile_n} does not divide into panels of {layout.panel}"
         return None
 
-    def spread(self, problem: GemmProblem) -> Spread:
-        """Return the sizes of the product's launch."""
-        sizes = self.tiles(problem) * self.work_items, 1, problem.batch * self.split_k
+    def spread(self, problem: GemmProblem, rows: tail.Rows) -> Spread:
+        """Return the sizes of a launch of the product."""
+        sizes = self.tiles(problem, rows) * self.work_items, 1, problem.batch * rows.slices
         return Spread(NAME, sizes, (self.work_items, 1, 1), self.local_bytes(problem))
 
     def workspaces(self, problem: GemmProblem) -> tuple[tuple[str, int], ...]:
         """Return role and bytes of packed operands, of descriptions of B, and of planes."""
         spaces = sizes_of(self.packed(problem).values())
         if not self.pack_b:
-            work_groups = self.tiles(problem) * problem.batch * self.split_k
-            spaces = (*spaces, ("maps", MAP_BYTES * work_groups))
-        return (*spaces, *planes_space(problem, self.split_k))
+            each = (self.tiles(problem, r) * r.slices for r in tail.rows_of(problem, self))
+            spaces = (*spaces, ("maps", MAP_BYTES * problem.batch * max(each)))
+        return (*spaces, *tail.space(problem, self))
 
     def outline(self, problem: GemmProblem) -> Outline:
         """Return the plan without the product's text and arguments."""
-        return Outline(_around(problem, self, self.spread(problem)), self.workspaces(problem))
+        launches = _around(problem, self, lambda rows: self.spread(problem, rows))
+        return Outline(launches, self.workspaces(problem))
 
-    def tiles(self, problem: GemmProblem) -> int:
-        """Return the tiles of C of a batch item."""
-        return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
+    def tiles(self, problem: GemmProblem, rows: tail.Rows) -> int:
+        """Return the tiles of C of these rows of a batch item."""
+        return ceil_div(rows.end - rows.first, self.tile_m) * ceil_div(problem.n, self.tile_n)
 
 
 DEFAULT = Config(
@@ -189,25 +208,26 @@ def serves(problem: Problem) -> TypeGuard[GemmProblem]:
     return isinstance(problem, GemmProblem) and problem.dtype in DTYPES_SERVED
 
 
-def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
+def guesses(problem: GemmProblem, limits: Limits) -> Iterator[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid.
 
     The larger the tile, the less of the cache's bandwidth it needs, which is what runs out first.
     """
     if not {"wgmma", "tma"} <= limits.instructions:
-        return []
+        return iter(())
     shapes = (
         (256, 128, 2, 2, 5), (128, 128, 1, 2, 5), (128, 64, 1, 2, 8), (64, 128, 1, 2, 5),
         (64, 64, 1, 2, 8),
     )  # fmt: skip
-    return [
+    guessed = (
         Config(
             tile_m=tile_m, tile_n=tile_n, groups=groups, ahead=ahead, stages=stages,
             split_k=1, group_m=8, pack_a=packs_a(problem), pack_b=packs_b(problem),
         ).with_best_split(problem, limits)
         for tile_m, tile_n, groups, ahead, stages in shapes
         if tile_m < 2 * problem.m or tile_m == 64
-    ]  # fmt: skip
+    )  # fmt: skip
+    return tail.with_tails(guessed, problem, limits)
 
 
 def packs_a(problem: GemmProblem) -> bool:
@@ -224,30 +244,31 @@ def packs_b(problem: GemmProblem) -> bool:
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the repacking of operands, the product, and the sum of planes where k is split."""
-    return Plan(_around(problem, config, _product(problem, config)), config.workspaces(problem))
+    launches = _around(problem, config, lambda rows: _product(problem, config, rows))
+    return Plan(launches, config.workspaces(problem))
 
 
 def _around(
-    problem: GemmProblem, config: Config, product: AnyLaunch
+    problem: GemmProblem, config: Config, product: Callable[[tail.Rows], AnyLaunch]
 ) -> tuple[Launch | AnyLaunch, ...]:
-    """Return the product's launch between those that pack before it and the sum behind it."""
+    """Return the launches that pack, those of the product, and the sum behind each of these."""
     packs = [
         pack(tiles, config.layout(problem, role), swizzled=role == "b")
         for role, tiles in config.packed(problem).items()
     ]
-    return *packs, *parts.with_sum(problem, config.split_k, product)
+    return *packs, *tail.products(problem, config, product)
 
 
-def _product(problem: GemmProblem, config: Config) -> Launch:
+def _product(problem: GemmProblem, config: Config, rows: tail.Rows) -> Launch:
     operands = {role: tiles.argument() for role, tiles in config.packed(problem).items()}
-    arguments = parts.product_args(problem, config.split_k, config.round(problem), operands)
+    arguments = tail.arguments(problem, rows, config.round(problem), operands)
     maps = () if config.pack_b else (*buffer("maps"), Scalar(problem.batch))
-    text = LazyText(lambda: ptx.with_target(_source(problem, config), "sm_90a"))
-    return config.spread(problem).launch(text, (*arguments, *maps))
+    text = LazyText(lambda: ptx.with_target(_source(problem, config, rows), "sm_90a"))
+    return config.spread(problem, rows).launch(text, (*arguments, *maps))
 
 
-def _source(problem: GemmProblem, config: Config) -> str:
-    split = config.split_k > 1
+def _source(problem: GemmProblem, config: Config, rows: tail.Rows) -> str:
+    split = rows.slices > 1
     shared: dict[str, Any] = {
         "dtype": problem.dtype,
         "b": config.layout(problem, "b"),
@@ -269,7 +290,8 @@ def _source(problem: GemmProblem, config: Config) -> str:
         groups=config.groups,
         ahead=config.ahead,
         stages=config.stages,
-        split_k=config.split_k,
+        split_k=rows.slices,
+        tail=rows.first > 0,
         group_m=config.group_m,
         pack_a=config.pack_a,
         edge_m=problem.m % config.tile_m != 0,

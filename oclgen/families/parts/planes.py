@@ -75,6 +75,7 @@ class Sum:
         strided: rows, and items, of the result lie apart by its strides; else all is one row.
         role: of the workspace; the result may lie in its first plane.
         grows: the number of planes grows with a free size.
+        first_row: of a `strided` result, the row that is the planes' first.
         in_flight: loads of filters that a work-item begins before it adds the first: of more planes
             than `FEW`, else of several weights. GPUs want 16; PoCL is half as fast with them.
     """
@@ -91,6 +92,7 @@ class Sum:
     strided: bool = False
     role: str = PLANES
     grows: bool = False
+    first_row: int = 0
     in_flight: int = 1
 
     @property
@@ -134,6 +136,7 @@ class Sum:
                 exclusive="" if Buffer(self.role) in self.result else "restrict ",
                 planes=0 if counted else self.planes,
                 strided=self.strided,
+                later=self.first_row > 0,
                 columns=columns,
                 plane=plane,
                 vec=self.vec,
@@ -150,6 +153,8 @@ class Sum:
             sizes = (Scalar(columns), *sizes)
         if counted:
             sizes += (Scalar(self.planes),)
+        if self.first_row:
+            sizes += (Scalar(self.first_row),)
         return Launch(
             text=text,
             kernel="sum_planes",

@@ -15,6 +15,7 @@ bias                    place of an element's bias (`Bias`), or None
 exclusive               "restrict ", or "" where the results are the first plane
 planes                  number of planes; 0: an argument
 strided                 results lie in rows whose number, length and strides are arguments
+later                   planes have the last rows of results alone: the first of them is an argument
 columns, plane          elements of a row and of a plane of filters; else arguments
 vec, edge               neighbours per work-item, and whether they do not divide a row
 local_size              work-items per group, along columns
@@ -135,16 +136,17 @@ ${term_parameters}\
 % else:
     __global elem_t *${exclusive}out, const long offset_out,
 % if strided:
-    const int ld_out, const long batch_out, const int columns, const long plane${counted('const int ')})
+    const int ld_out, const long batch_out, const int columns, const long plane${counted('const int ')}${", const int first_row" if later else ""})
 % else:
     const long plane${counted('const int ')})
 % endif
 {
     const ${"int" if strided else "long"} column = get_global_id(0) * ${vec};
 % if strided:
-    const int row = ${"get_group_id(1)" if slices > 1 else "get_global_id(1)"}, item = get_global_id(2);
+<% at, rows = ("get_group_id(1)", "get_num_groups(1)") if slices > 1 else ("get_global_id(1)", "get_global_size(1)") %>\
+    const int row = ${f"first_row + (int){at}" if later else at}, item = get_global_id(2);
     const long place = item * batch_out + row * (long)ld_out;
-    planes += offset_planes + (item * (long)${"get_num_groups(1)" if slices > 1 else "get_global_size(1)"} + row) * columns;
+    planes += offset_planes + (item * (long)${rows} + ${at if later else "row"}) * columns;
 % else:
     const long columns = plane;
     planes += offset_planes;
