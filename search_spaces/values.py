@@ -17,7 +17,7 @@ def up_to(extent: int, *values: int) -> tuple[int, ...]:
     return (*below, *values[len(below) : len(below) + 1])
 
 
-def tails(guesses: Iterable[Any]) -> Values:
+def tails(guesses: Iterable[Any]) -> dict[str, tuple[Value, ...]]:
     """Return the values of `tail_k` and `head_tiles`: none, and those of the first guess with both.
 
     Args:

@@ -144,6 +144,7 @@ def corpus() -> dict[Key, tuple[Problem, Variant]]:
             *_on_each_unit(),
             *_on_each_sub_group(),
             *_wide(),
+            *_tailed(),
         )
     }
 
@@ -198,6 +199,14 @@ def _wide() -> Iterator[tuple[Problem, Variant]]:
             variant = Variant(attention_mma.NAME, config)
             if attention_mma.serves(problem) and variant.why_not(problem, DEVICES[1]) is None:
                 yield problem, variant
+
+
+def _tailed() -> Iterator[tuple[Problem, Variant]]:
+    """Yield products whose last rows have their reduction cut, which samples of few tiles lack."""
+    problem = GemmProblem(500, 328, 640, dtype="bf16", bias="m", residual=True)
+    for name in ("gemm_mma", "gemm_tma"):
+        default = replace(FAMILIES[name].DEFAULT, pack_a=True, pack_b=False)
+        yield problem, Variant(name, replace(default, tail_k=3, head_tiles=2))
 
 
 def _sample(name: str, problem: Problem, limits: Limits) -> Iterator[Any]:

@@ -156,7 +156,13 @@ def sum_planes(problem: GemmProblem, split_k: int, first_row: int = 0) -> Sum:
 
 @lru_cache(maxsize=64)
 def sum_of_planes(problem: GemmProblem, split_k: int, first_row: int = 0) -> Launch:
-    """Return the launch of `sum_planes`, which candidates share."""
+    """Return the launch of `sum_planes`, which candidates share.
+
+    Args:
+        problem: the product.
+        split_k: planes.
+        first_row: of C that planes have.
+    """
     return sum_planes(problem, split_k, first_row).launch()
 
 

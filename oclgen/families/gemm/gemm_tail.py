@@ -27,6 +27,8 @@ FULL = 0.7
 """Part of the compute units that the last wave uses at least where a tail gains nothing."""
 LARGE = 128 * 128
 """Results of a tile that reuses enough of its operands to be worth a tail."""
+MOST_TAILS = 5
+"""Guesses with a tail: a search begins with a dozen."""
 LEAST_ROUNDS = 4
 """Rounds of the loop over k that a slice of the tail has at least."""
 
@@ -94,7 +96,13 @@ def bands_of(problem: GemmProblem, config: Config) -> tuple[Band, ...]:
 def products(
     problem: GemmProblem, config: Config, product: Callable[[Rows], AnyLaunch]
 ) -> Iterator[Launch | AnyLaunch]:
-    """Return the launches of `product` for the rows of each, and those that add their planes."""
+    """Return the launches of the product, each followed by that which adds its planes, if any.
+
+    Args:
+        problem: the product.
+        config: with or without a tail.
+        product: makes the launch that computes these rows.
+    """
     for rows in rows_of(problem, config):
         yield product(rows)
         if rows.slices > 1:
@@ -104,7 +112,14 @@ def products(
 def arguments(
     problem: GemmProblem, rows: Rows, multiple: int, packed: dict[str, tuple[Arg, ...]]
 ) -> tuple[Arg, ...]:
-    """Return the arguments of a product of `rows`, as `gemm_parts.product_args` has them."""
+    """Return the arguments of a launch of the product, as `gemm_parts.product_args` has them.
+
+    Args:
+        problem: the product.
+        rows: of C that the launch computes.
+        multiple: slices but the last are whole multiples of it.
+        packed: replaces the matrices a or b, by role.
+    """
     given = parts.product_args(problem, rows.slices, multiple, packed, (rows.first, rows.end))
     return *given, *rows.argument
 
@@ -129,12 +144,16 @@ def conflict(problem: GemmProblem, config: Config, step: int) -> str | None:
     tail = f"tail_k={config.tail_k}"
     if config.split_k > 1:
         return f"{tail} cuts the last rows alone, split_k={config.split_k} all; use 1 of one"
-    if problem.batch > 1 or problem.ragged or problem.free & {"m", "k"}:
-        return f"{tail} is for a single product of fixed m and k; this one is {problem.key()}"
+    if not _is_single(problem):
+        return f"{tail} is for a single product of fixed sizes; this one is {problem.key()}"
     rows = ceil_div(problem.m, config.tile_m)
     if not 0 < config.head_tiles < rows:
         return f"{tail} needs head_tiles of 1 to {rows - 1}, not {config.head_tiles}"
     return parts.empty_slice(problem.k, config.tail_k, step, "tail_k")
+
+
+def _is_single(problem: GemmProblem) -> bool:
+    return problem.batch == 1 and not problem.ragged and not problem.free
 
 
 class Tail(NamedTuple):
@@ -154,7 +173,7 @@ def wanted(problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, step:
         tile_n: columns of a tile.
         step: slices but the last are whole multiples of it.
     """
-    if problem.batch > 1 or problem.ragged or problem.free & {"m", "k"}:
+    if not _is_single(problem):
         return Tail()
     rows, columns = ceil_div(problem.m, tile_m), ceil_div(problem.n, tile_n)
     waves, rest = divmod(rows * columns, limits.compute_units)
@@ -169,12 +188,22 @@ def wanted(problem: GemmProblem, limits: Limits, tile_m: int, tile_n: int, step:
 
 
 def with_tails(guessed: Iterable[Any], problem: GemmProblem, limits: Limits) -> Iterator[Any]:
-    """Return guesses, and behind the first one those of large tiles with the tail they want."""
+    """Return guesses, and behind the first one those of large tiles with the tail they want.
+
+    The largest tiles come first: a tail leaves them no idle units, and they reuse most.
+
+    Args:
+        guessed: configs of a family with both parameters, best guess first.
+        problem: the product.
+        limits: of the device.
+    """
     rest = iter(guessed)
     firsts = [*islice(rest, 1)]
     yield from firsts
     others = [*rest]
     large = (one for one in (*firsts, *others) if one.tile_m * one.tile_n >= LARGE)
-    tailed = (one.with_tail(problem, limits) for one in large)
-    yield from (config for config in tailed if config.tail_k > 1)
+    tailed = [each for one in large if (each := one.with_tail(problem, limits)).tail_k > 1]
+    tailed.sort(key=lambda each: -each.tile_m * each.tile_n)
+    valid = (each for each in tailed if each.quick_why_not(problem, limits) is None)
+    yield from islice(valid, MOST_TAILS)
     yield from others
