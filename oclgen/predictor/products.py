@@ -176,7 +176,7 @@ class Tiled:
         return self.sizes[2] / self.slices
 
     def band(self, rows: int, slices: int) -> Tiled:
-        """Return some rows of the product, computed in so many slices of the reduction."""
+        """Return some rows of the product, whose reduction is cut into `slices`."""
         return replace(self, sizes=(rows, *self.sizes[1:]), slices=slices)
 
     @property
