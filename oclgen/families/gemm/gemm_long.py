@@ -75,7 +75,7 @@ class Side:
 
     @property
     def groups(self) -> int:
-        """Work-groups along them: one, but for tiles that are too small for good use."""
+        """Work-groups along them: one as a rule, several where tiles are smaller than C."""
         return ceil_div(self.extent, self.items * self.local)
 
     @property
@@ -141,7 +141,7 @@ class Config(BaseConfig):
         return self.sliced(problem, GROUPS_PER_UNIT * limits.compute_units)
 
     def sliced(self, problem: GemmProblem, groups: int) -> Config:
-        """Return this config with slices for so many work-groups, of two chunks or more each.
+        """Return this config with slices for `groups` work-groups, of two chunks or more each.
 
         Args:
             problem: whose reduction is cut.
