@@ -128,7 +128,7 @@ class Bench:
             return error, reason, ()
         on_cpu = self.device.limits.kind == "cpu"
         bound, chances = HOPELESS * limit_ms, MIN_SAMPLES if on_cpu else 2
-        timed = _as_called(prepared, self.problem)
+        timed = as_called(prepared, self.problem)
         with self._leave():
             first = first if timed is prepared else timed.run()
             first = second_chance(timed, first, bound, chances)
@@ -188,7 +188,7 @@ class Bench:
             self.device.write(one.region, array)
 
 
-def _as_called(prepared: PreparedPlan, problem: Problem) -> PreparedPlan:
+def as_called(prepared: PreparedPlan, problem: Problem) -> PreparedPlan:
     """Return the launches of every call.
 
     Packed weights are constants: dispatch keeps what is made of them, or lets another family serve.

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.costs import packed
+from oclgen.families.packed import packed_lanes
 from oclgen.measuring import peak
-from oclgen.opencl.device import Device
+from oclgen.opencl.device import Device, PreparedPlan
 from oclgen.problem import PackedProblem
+from oclgen.variant import Variant
 from tuned_db import Chooser
+from tuned_db.choosing.choice import Choice
 
 
 def test_a_product_is_verified_and_timed_beside_a_read(device: Device) -> None:
@@ -21,6 +24,26 @@ def test_a_product_is_verified_and_timed_beside_a_read(device: Device) -> None:
     assert row.ratio == row.gbytes / row.read > 0
     assert row.of_limit >= row.ratio
     assert problem.key() in packed.table([row])
+
+
+def test_launches_of_weights_alone_are_not_timed(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = PackedProblem(1, 64, 512)
+    ran, run = [], PreparedPlan.run
+    lanes = Variant("packed_lanes", packed_lanes.DEFAULT)
+
+    def seen(self: PreparedPlan) -> float:
+        ran.append([launch.kernel for _, launch in self.steps])
+        return run(self)
+
+    chooser = Chooser(None, device.info, device.limits)
+    chosen = Choice(problem, lanes, "guess", None, "", 0)
+    monkeypatch.setattr(chooser, "choose", lambda _: chosen)
+    monkeypatch.setattr(PreparedPlan, "run", seen)
+    packed.measure(device, chooser, problem)
+    assert ran.count([packed_lanes.PACK, packed_lanes.NAME]) == 2  # verified, and kept
+    assert ran.count([packed_lanes.NAME]) >= packed.TURNS
 
 
 def test_the_read_covers_what_it_is_compared_to(device: Device) -> None:
