@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import Any
 
@@ -162,12 +163,13 @@ def test_rows_of_weights_as_lanes_are_right(device: Device, form: str, case: int
 
 
 def test_lanes_are_for_blocks_and_a_token_on_processors() -> None:
-    assert {*AS_LANES} == {*FORMATS} - {"int8", "q6_k"}
+    assert {*AS_LANES} == {*FORMATS} - {"int8"}
     problem = PackedProblem(1, 576, 1536, "fp32", "q4_1")
     for width, lanes in ((16, 16), (8, 8), (1, 4)):
         limits = Limits("cpu", 32 * KIB, 4096, (4096,) * 3, 2**31, 2**34, 2, width)
         first = next(valid_guesses(problem, limits))
         assert (first.family, first.config.lanes) == ("packed_lanes", lanes)
+        assert first.config.item_n == (2 if lanes <= 8 else 1)
         # a copy of the weights is kept for each number of rows
         assert next(valid_guesses(replace(problem, m=2), limits)).family == "packed_rows"
         free = replace(problem, free=frozenset({"m"}))
@@ -176,6 +178,18 @@ def test_lanes_are_for_blocks_and_a_token_on_processors() -> None:
     config = packed_lanes.DEFAULT
     assert "must be one of" in (replace(config, lanes=2).why_not(problem, limits) or "")
     assert "need" in (replace(config, item_n=32).why_not(problem, limits) or "")
+
+
+@pytest.mark.parametrize(("form", "flips"), [("q4_0", True), ("int4_32z", True), ("q4_k", False)])
+def test_vectors_of_few_lanes_need_no_constants_for_places_of_bits(form: str, flips: bool) -> None:
+    """Three for each of four places do not fit into 16 registers."""
+    problem = PackedProblem(1, 64, 256, format=form)
+    for lanes, powers in ((8, 0), (16, 4)):
+        pack, product = packed_lanes.plan(problem, packed_lanes.Config(1, lanes)).launches
+        text = str(product.text)
+        assert len({*re.findall(r"\| (0x\w+)u\)", text)}) == powers
+        assert ("convert_float8(as_int8(" in text) == (lanes == 8)
+        assert ("0x88888888u" in str(pack.text)) == (flips and lanes == 8)
 
 
 def test_what_is_made_of_weights_alone_is_not_timed(

@@ -3,16 +3,22 @@ y = x w^T for one row of x and packed weights whose rows are interleaved: a lane
 row of w, and an item of x is spread to all lanes.
 
 A work-item unpacks words of item_n groups of `lanes` rows of w, and multiplies their weights by x.
-A block has a sum of its own, which is multiplied by the scales of its rows; a zero is multiplied by
-the sum of the block's items of x.
+Their blocks lie side by side, so that it reads along one line of addresses that rise. A block has a
+sum of its own, which is multiplied by the scales of its rows; a zero is multiplied by the sum of
+the block's items of x.
 
-Four bits become a float as the last bits of a power of two, which is then subtracted. Bytes that
-are weights lie weight by weight, so that one load widens those of all lanes.
+Four bits become a float as the last bits of a power of two, which is then subtracted. That takes
+three constants for each of four places in a word, more than 16 registers hold: vectors of few lanes
+(`shifted`) shift the bits to the end of a word, or signed ones to its beginning, where they are
+2^28 times as large, and convert them. Bytes that are weights lie weight by weight, so that one load
+widens those of all lanes.
 
 preamble            storage type of x and y (accumulation is fp32)
 numbers             a `packed_lanes.Numbers`
 form                the format's `packed_formats.Text`
-packing             the format
+whole               whether a byte is one weight, as it is kept
+shifted             whether four bits are shifted and converted
+signed              whether four bits are kept as signed numbers
 row_words           words of a block of a row
 item_n              groups of rows of w per work-item
 lanes               rows of w that lie together
@@ -26,16 +32,31 @@ ahead               bytes by which quants are asked for before they are read, 0:
     load = load.get(numbers.kind, f"LOAD{lanes}({{}})")
     count, shared = numbers.count, numbers.weights // 32
     entry = f"block / {shared}" if shared > 1 else "block"
+    parts = max(1, 32 // numbers.weights)  # of a block, each with numbers of its own
+    sums = ("low", "high") if parts == 1 else ("low", "high", "low_next", "high_next")
     words = row_words * lanes  # of a block
+
+    def place(group):
+        """Return where a block's words of a group begin."""
+        return f"quants + block * {item_n * words}" + (f" + {group * words}" if group else "")
 
     def row_of(group, item):
         """Return the words that hold weights of all lanes, a byte each."""
         if lanes == 4:
-            return f"quants{group}[block * {words} + {item}]"
-        return f"vload{lanes // 4}({item}, quants{group} + block * {words})"
+            return f"({place(group)})[{item}]"
+        return f"vload{lanes // 4}({item}, {place(group)})"
 
-    def bits(word, nibble):
+    def number(group, index):
+        """Return a load of the numbers of a block's lanes."""
+        each = parts * count * lanes
+        return load.format(f"numbers + ({entry}) * {item_n * each} + {group * each + index * lanes}")
+
+    def bits(nibble):
         """Return a vector of floats: halves of bytes of a word, of which each has its own power."""
+        if shifted:
+            moved = "bits" if nibble == 7 else f"(bits << {28 - 4 * nibble})"
+            found = f"{moved} & 0xf0000000u" if signed else f"{moved} >> 28"
+            return f"convert_{vf}(as_int{lanes}({found}))"
         shift = 4 * (nibble % 4)
         power, value = (127 + 23 - shift) << 23, 2 ** (23 - shift)
         moved = "bits >> 16" if nibble >= 4 else "bits"
@@ -68,27 +89,25 @@ void packed_lanes(
         if (first * ${lanes} >= n) {
             return;
         }
-% for g in groups:
-        __global const uint *quants${g} = lane_quants + offset_lane_quants + (long)(first + ${g}) * blocks * ${words};
-        __global const ${numbers.kind} *numbers${g} = lane_numbers + offset_lane_numbers + (long)(first + ${g}) * entries * ${count * lanes};
-% endfor
+        __global const uint *quants =
+            lane_quants + offset_lane_quants + (long)first * blocks * ${words};
+        __global const ${numbers.kind} *numbers =
+            lane_numbers + offset_lane_numbers + (long)first * entries * ${parts * count * lanes};
         ${vf} ${", ".join(f"acc{g} = 0.0f" for g in groups)};
 
         for (int block = 0; block < blocks; ++block) {
 % if ahead:
-% for g in groups:
-% for line in range(0, 4 * words, 64):
-            ASK_FOR(quants${g} + block * ${words} + ${(ahead + line) // 4}, 3);
-% endfor
+% for line in range(0, 4 * words * item_n, 64):
+            ASK_FOR(quants + block * ${item_n * words} + ${(ahead + line) // 4}, 3);
 % endfor
 % endif
-            ${vf} ${", ".join(f"low{g} = 0.0f, high{g} = 0.0f" for g in groups)};
-% if not form.run:
+            ${vf} ${", ".join(f"{name}{g} = 0.0f" for g in groups for name in sums)};
+% if whole:
 % for item in range(32):
 % for g in groups:
                 {
                     const ${vf} q = convert_${vf}(as_char${lanes}(${row_of(g, item)}));
-<% name = ("low", "high")[item % 2] %>\
+<% name = sums[item % 2 + (item // 16 * 2 if parts > 1 else 0)] %>\
                     ${name}${g} = q * LOAD1(x + block * 32 + ${item}) + ${name}${g};
                 }
 % endfor
@@ -97,12 +116,12 @@ void packed_lanes(
 % for word in range(4):
             {
 % for g in groups:
-                const ${vu} bits${g} = vload${lanes}(${word}, quants${g} + block * ${words});
+                const ${vu} bits${g} = vload${lanes}(${word}, ${place(g)});
 % endfor
 % for nibble in range(8):
 % for g in groups:
                 {
-                    const ${vf} q = ${bits(word, nibble).replace("bits", f"bits{g}")};
+                    const ${vf} q = ${bits(nibble).replace("bits", f"bits{g}")};
 <% name, at = (("high", 16) if nibble % 2 else ("low", 0)) %>\
                     ${name}${g} = q * LOAD1(x + block * 32 + ${at + 4 * word + nibble // 2}) + ${name}${g};
                 }
@@ -117,9 +136,12 @@ void packed_lanes(
 % endif
 % for g in groups:
             {
-                const ${vf} d = ${load.format(f"numbers{g} + ({entry}) * {count * lanes}")};
+                const ${vf} d = ${number(g, 0)}${" * 0x1p-28f" if signed else ""};
+% if parts > 1:
+                acc${g} = (low_next${g} + high_next${g}) * ${number(g, 1)} + acc${g};
+% endif
 % if count == 2:
-                const ${vf} z = ${load.format(f"numbers{g} + ({entry}) * {count * lanes} + {lanes}")};
+                const ${vf} z = ${number(g, 1)};
 % endif
                 acc${g} = (low${g} + high${g}) * d + acc${g};
 % if count == 2:

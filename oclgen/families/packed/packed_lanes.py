@@ -34,6 +34,10 @@ MAX_VECTORS = 48
 """Vectors of sums of a work-item; more spill to memory."""
 ITEMS_PER_UNIT = 8
 """Work-items of a core: each costs as much as some hundred weights of a row of lanes."""
+FEW_LANES = 8
+"""Lanes of vectors of which a processor has 16 registers, which constants of four places of bits do
+not fit into; those of 16 lanes have 32. Two groups of rows then share loads of x, and a sum waits
+for one of them while the other adds."""
 MOST_IN_TURN = 64
 """Groups of rows that a work-item multiplies one after the other: what is asked for beyond its last
 group is in vain."""
@@ -66,8 +70,9 @@ FORMATS = {
     "q4_1": Numbers("half", 2, 2),
     "q8_0": Numbers("half", 2, 1),
     "q4_k": Numbers("float", 4, 2, "-"),
+    "q6_k": Numbers("float", 4, 1, weights=16),
 }
-"""Numbers of GGUF's formats; those of q4_k are products, which halves do not hold exactly."""
+"""Numbers of GGUF's formats; those of K are products, which halves do not hold exactly."""
 
 
 def numbers_of(problem: PackedProblem) -> Numbers | None:
@@ -77,9 +82,15 @@ def numbers_of(problem: PackedProblem) -> Numbers | None:
     return FORMATS.get(problem.format)
 
 
+def is_whole(problem: PackedProblem) -> bool:
+    """Say whether a byte that is kept is one weight; those of 6 bits take a byte each, too."""
+    form = TEXTS[problem.format]
+    return not form.run or bool(form.upper)
+
+
 def words_of(problem: PackedProblem) -> int:
     """Return the words of a block's quants, 4 bytes each: a byte is one weight or two."""
-    return BLOCK // (8 if TEXTS[problem.format].run else 4)
+    return BLOCK // (4 if is_whole(problem) else 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +139,7 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     ahead = AHEAD * words_of(problem)
     return [
         Config(item_n, lanes, loop_n=_turns(problem.n, lanes * item_n, limits), ahead=ahead)
-        for item_n in (1, 2)
+        for item_n in ((2, 1) if lanes <= FEW_LANES else (1, 2))
     ]
 
 
@@ -158,9 +169,12 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
     """Return the launch that interleaves rows of w, and the product."""
     numbers, blocks = numbers_of(problem), problem.k // BLOCK
     assert numbers is not None
+    form, whole, shifted = TEXTS[problem.format], is_whole(problem), config.lanes <= FEW_LANES
     shared: dict[str, Any] = {
-        "numbers": numbers, "lanes": config.lanes, "preamble": dtype_preamble(problem.dtype),
-        "form": TEXTS[problem.format], "packing": problem.packing, "row_words": words_of(problem),
+        "numbers": numbers, "lanes": config.lanes, "item_n": config.item_n,
+        "preamble": dtype_preamble(problem.dtype), "row_words": words_of(problem),
+        "form": form, "packing": problem.packing,
+        "whole": whole, "signed": shifted and not whole and form.offset > 0,
         "copied": "ushort" if problem.dtype == "fp16" else "elem_t",
     }  # fmt: skip
     groups = _groups(problem, config)
@@ -178,7 +192,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
         of_weights=True,
     )  # fmt: skip
     product = Launch(
-        text=LazyText(lambda: render(NAME, **{**asdict(config), **shared})),
+        text=LazyText(lambda: render(NAME, shifted=shifted, **{**asdict(config), **shared})),
         kernel=NAME,
         global_size=(ceil_div(groups // config.item_n, config.loop_n),),
         local_size=(1,),
