@@ -5,18 +5,21 @@ Cochran et al. 1967); steps read one private array and write the other, and leav
 
 real       C's type of a part
 width      W
-longest    items of a private array; n is at most that
+longest    items from array to array; n, or length, is less
 source     complex, real, or half of a Hermitian spectrum
 target     complex or real
 twisted    whether results are multiplied by factors at [twist of the row + place]
 outer      dimensions that number the rows
 radix      more than the largest factor
+chirped    whether items are convolved with a chirp (Bluestein 1970), by two transforms of `length`
+           items, the second one of conjugates; arrays then lie in `spaces`
 transpose  text of the function transpose(rows), "" if a block is not turned in registers
 </%doc>\
 <%
     V = f"{real}{width}"
     lanes = range(width)
     numbers = lambda kind: width if kind == "real" else width // 2
+    space = "__global" if chirped else "__private"
 %>\
 % if real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -38,6 +41,11 @@ __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void fft_rows(
     const __global ${real} *x, const long x_start, __global ${real} *y, const long y_start,
     const __global ${real}2 *roots, const long roots_start,
+% if chirped:
+    const __global ${real}2 *turns, const long turns_start,
+    const __global ${real}2 *filter, const long filter_start,
+    __global ${real} *spaces, const long spaces_start, const long length,
+% endif
 % if twisted:
     const __global ${real}2 *twist, const long twist_start,
 % endif
@@ -49,7 +57,14 @@ __kernel void fft_rows(
 % endfor
 )
 {
-    V arrays[4][${longest}];
+% if chirped:
+    turns += turns_start;
+    filter += filter_start;
+    __global V *arrays = (__global V *)(spaces + spaces_start) + get_global_id(0) * ${4 * longest};
+% else:
+    V arrays[${4 * longest}];
+    const long length = n;
+% endif
     x += x_start;
     y += y_start;
     roots += roots_start;
@@ -67,7 +82,7 @@ __kernel void fft_rows(
 % endfor
 ${scatter("", 0)}\
         }
-        __private V *a = arrays[0], *a_i = arrays[1], *b = arrays[2], *b_i = arrays[3];
+        ${space} V *a = arrays, *a_i = a + ${longest}, *b = a_i + ${longest}, *b_i = b + ${longest};
         const bool beside = ${f"from[{width - 1}] - from[0] == {width - 1} && to[{width - 1}] - to[0] == {width - 1} && x_stride_{outer} == 1 && y_stride_{outer} == 1" if outer else "false"};
         const long given = ${"n / 2 + 1" if source == "half" else "n"};
         if (beside) {
@@ -120,10 +135,19 @@ ${scatter("", 0)}\
             a_i[n - k] = -a_i[k];
         }
 % endif
+% if chirped:
+        for (long k = 0; k < n; ++k) {
+            const V c = a[k], d = a_i[k];
+            TURN(a[k], a_i[k], turns[k], c, d)
+        }
+        for (long k = n; k < length; ++k)
+            a[k] = a_i[k] = 0;
+        for (int round = 0; round < 2; ++round) {
+% endif
         long done = 1;
         for (ulong left = radices; left; left >>= 8) {
             const int r = left & 255;
-            const long m = n / (done * r), apart = m * done;
+            const long m = length / (done * r), apart = m * done;
             for (long j = 0; j < done; ++j) {
                 const long turn = j * m;
                 if (r == 4) {
@@ -193,11 +217,11 @@ ${scatter("", 0)}\
                         // items q and r - q have conjugate roots
                         for (int p = 0; p <= r / 2; ++p) {
                             V sum = c0, sum_i = d0, side = 0, side_i = 0;
-                            const int step = p * (int)(n / r);
+                            const int step = p * (int)(length / r);
                             for (int q = 1, at = step; 2 * q < r; ++q) {
                                 const ${real}2 w = roots[at];
                                 at += step;
-                                at -= at >= n ? (int)n : 0;
+                                at -= at >= length ? (int)length : 0;
                                 sum += w.x * even[q];
                                 sum_i += w.x * even_i[q];
                                 side += w.y * odd[q];
@@ -214,12 +238,23 @@ ${scatter("", 0)}\
                 }
             }
             done *= r;
-            __private V *kept_a = a, *kept_i = a_i;
+            ${space} V *kept_a = a, *kept_i = a_i;
             a = b;
             a_i = b_i;
             b = kept_a;
             b_i = kept_i;
         }
+% if chirped:
+        const __global ${real}2 *factors = round ? turns : filter;
+        for (long k = 0; k < (round ? n : length); ++k) {
+            const V c = a[k], d = round ? -a_i[k] : a_i[k];
+            V e, f;
+            TURN(e, f, factors[k], c, d)
+            a[k] = e;
+            a_i[k] = round ? f : -f;
+        }
+        }
+% endif
 % if transpose and not twisted:
         if (!beside && y_step == 1 && kept >= ${numbers(target)}) {
             for (long k = 0; k < kept; k += ${numbers(target)}) {
