@@ -54,6 +54,7 @@ MODULES = (
     "image.pooling",
     "image.grid_sample",
     "image.upsampling",
+    "image.affine_grid",
     "image.padding",
     "image.unfolding",
     "norm.batch_norm",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ocl_backend.kernels import axis_sums
 from ocl_backend.kernels.axis_taps import means, same
 from ocl_backend.kernels.windows import Regular
 from tests.ocl_backend.cpu_twin import check, check_module, place
+from tests.ocl_backend.fusion_cases import names
 
 NARROW = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -51,6 +53,28 @@ def test_images(device: Any, call: str, layout: str, channels: int) -> None:
     image = torch.randn(2, channels, 19, 21)
     for dtype, tolerance in NARROW.items():
         check(device, CALLS[call], LAYOUTS[layout](image.to(dtype)), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("size", [(2, 3, 7, 1), (1, 1, 40, 33), (2, 1, 3, 4, 5)], ids=str)
+def test_grids_of_affine_maps_are_one_launch(
+    device: Any, size: tuple[int, ...], aligned: bool
+) -> None:
+    rank = len(size) - 2
+    theta = torch.randn(size[0], rank, rank + 1)
+    narrow = NARROW if 1 not in size[2:] else {torch.float32: 1e-5}  # the CPU refuses halves there
+    for dtype, tolerance in narrow.items():
+        given = theta.to(dtype).mT.contiguous().mT
+
+        def grid(x: Tensor) -> Tensor:
+            return functional.affine_grid(x, [*size], align_corners=aligned)
+
+        check(device, grid, given, tolerance=2 * tolerance)
+        there = given.contiguous().to(place(device))
+        with torch.no_grad():
+            assert names(partial(grid, there)) == ["affine_grid_kernel"]
+    with pytest.raises(RuntimeError):
+        torch.affine_grid_generator(theta.to(place(device))[:, :1], size, aligned)
 
 
 @pytest.mark.parametrize("rank", [1, 3])
