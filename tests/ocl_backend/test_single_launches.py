@@ -16,6 +16,7 @@ from ocl_backend.kernels.dimensions import collapse
 from ocl_backend.kernels.elementwise import ItemSharing, source
 from ocl_backend.ops.math import complex_kernels, single_launches
 from tests.ocl_backend.cpu_twin import agree, ocl, place, refuse_alike
+from tests.ocl_backend.fusion_cases import names
 
 COMPLEX: dict[str, Callable[..., Any]] = {
     "sum": torch.add,
@@ -51,6 +52,26 @@ def test_an_exponential_of_infinite_parts(device: Any) -> None:
     ends = [float("inf"), -float("inf"), float("nan"), 0.0, 1.0]
     numbers = torch.tensor([complex(a, b) for a in ends for b in ends])
     agree(device, torch.exp, numbers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dim", [0, -1])
+def test_gradients_of_glu_are_one_launch(device: Any, dim: int, dtype: Any) -> None:
+    def backward(grad: Any, x: Any) -> Any:
+        return torch.ops.aten.glu_backward(grad, x, dim)
+
+    x = torch.randn(46, 66, dtype=torch.float32).mul(4).to(dtype)
+    x[0, 0], x[-1, -1] = 100, -200  # whose powers are 0 and infinite
+    ocl.reset_fallbacks()
+    for given in (x, x.mT.contiguous().mT, x[:, 1:-1]):
+        grad = torch.randn_like(given.chunk(2, dim)[0].contiguous())
+        there = grad.to(place(device)), given.to(place(device))
+        theirs = backward(grad.double(), given.double())  # the CPU rounds parts of it
+        torch.testing.assert_close(backward(*there).cpu(), theirs.to(dtype))
+    assert ocl.fallbacks() == {}
+    assert names(lambda: backward(*there)) == ["glu_backward_kernel"]
+    with pytest.raises(RuntimeError, match="even"):
+        backward(there[0], there[1][1:, 1:])
 
 
 @pytest.mark.parametrize("call", [lambda x: x * x, torch.abs, torch.angle])

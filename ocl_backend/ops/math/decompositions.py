@@ -18,8 +18,7 @@ from ocl_backend.kernels import repeated
 from ocl_backend.kernels.binning import binned, ends
 
 TORCH = (
-    *("glu", "glu_backward"),
-    "unfold_backward",
+    *("glu", "unfold_backward"),
     *("channel_shuffle", "_euclidean_dist", "trace", "isin", "renorm"),
 )
 """Operators whose decomposition by torch reaches kernels of this device."""

@@ -1,6 +1,7 @@
 """Short operators that torch composes of many, by one launch each.
 
-`log_sigmoid` and its gradient, cross products of three numbers, and the positions of triangles.
+`log_sigmoid` and its gradient, that of `glu`, cross products of three numbers, and the positions of
+triangles.
 """
 
 from __future__ import annotations
@@ -45,6 +46,37 @@ def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
     shape = broadcast_shapes(grad.shape, x.shape)  # `vmap` gives several gradients of an x
     out = torch.empty_like(x) if x.shape == shape else x.new_empty(shape)
     launch(_log_sigmoid(x.dtype, True), shape, (grad, x, out))
+    return out
+
+
+GLU_BACKWARD = """\
+const T gate = (T)1 / ((T)1 + exp(-second));
+const T to_first = grad * gate;
+const T to_second = to_first * ((T)1 - gate) * first;
+"""
+
+
+@cache
+def _glu_backward(dtype: torch.dtype) -> Kernel:
+    given = [Operand(name, dtype) for name in ("grad", "first", "second")]
+    made = [Operand(name, dtype, "output") for name in ("to_first", "to_second")]
+    return Kernel("glu_backward", dtype_of(dtype).value, (*given, *made), GLU_BACKWARD)
+
+
+def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Tensor:
+    """Return the gradient of x, whose first half along `dim` is multiplied by the other's sigmoid.
+
+    Raises:
+        RuntimeError: x has no halves along `dim`, or the gradient has not their shape.
+    """
+    axis = axis_of(dim, x.dim())
+    if not x.dim() or x.shape[axis] % 2:
+        raise RuntimeError(f"glu_backward of {[*x.shape]} along {dim}: its size must be even")
+    out = torch.empty_like(x)
+    halves = (*x.chunk(2, axis), *out.chunk(2, axis))
+    if grad.shape != halves[0].shape:
+        raise RuntimeError(f"glu_backward of {[*grad.shape]} for {[*x.shape]} along {dim}")
+    launch(_glu_backward(x.dtype), grad.shape, (grad, *halves))
     return out
 
 
@@ -172,6 +204,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "log_sigmoid_forward.output": into(log_sigmoid_forward, "output", "buffer"),
     "log_sigmoid_backward": log_sigmoid_backward,
     "log_sigmoid_backward.grad_input": into(log_sigmoid_backward, "grad_input"),
+    "glu_backward": glu_backward,
+    "glu_backward.grad_input": into(glu_backward, "grad_input"),
     "linalg_cross": linalg_cross,
     "linalg_cross.out": into(linalg_cross),
     "tril_indices": _triangle_indices(False),
