@@ -60,6 +60,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "linear layer": lambda x, y: functional.linear(x[None], y, x[:, 0]),
     "mean": lambda x, y: (x * y).mean(-1, keepdim=True),
     "several results": lambda x, y: torch.max(x, 1),
+    "a list of results": lambda x, y: torch._foreach_norm([x, y, x]),
     "a part of memory": lambda x, y: x[1:] + y[:-1],
     "a range": lambda x, y: x + torch.arange(1, 18, device=x.device),
     "nothing": lambda x, y: x[:0] * y[:0],

@@ -179,6 +179,14 @@ bool Writer::add_result(const c10::IValue& value, const std::vector<c10::IValue>
     recipe.results.push_back(std::move(result));
     return true;
   }
+  if (value.isTensorList()) {
+    const auto tensors = value.toListRef();
+    result.argument = Result::kList;
+    result.number = int64_t(tensors.size());
+    recipe.results.push_back(std::move(result));
+    return std::all_of(tensors.begin(), tensors.end(),
+                       [&](const auto& one) { return add_result(one, arguments); });
+  }
   if (!value.isTensor()) return false;
   const at::Tensor& tensor = value.toTensor();
   if (tensor.defined()) {

@@ -147,10 +147,10 @@ struct Space {
 };
 
 struct Result {
-  static constexpr int32_t kUndefined = -1, kNew = -2, kNumber = -3;
+  static constexpr int32_t kUndefined = -1, kNew = -2, kNumber = -3, kList = -4;
   int32_t argument;  // which of the operator's is returned, or one of those above
   int32_t space;  // or -1: there are no bytes
-  int64_t number;  // of `kNumber`, an integer
+  int64_t number;  // of `kNumber`, an integer; of `kList`, how many tensors behind it are its own
   at::ScalarType dtype;
   int64_t offset;
   size_t bytes;  // of the storage

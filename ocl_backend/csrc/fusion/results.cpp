@@ -24,6 +24,20 @@ c10::Storage storage_of(const Recipe& recipe, const Result& result, Allocations&
                       true);
 }
 
+// A result that is no list. Those of one space share its storage.
+c10::IValue one_of(const Recipe& recipe, const Result& result, Allocations& spaces,
+                   std::vector<c10::Storage>& storages, size_t arguments,
+                   const torch::jit::Stack& stack) {
+  if (result.argument == Result::kUndefined) return at::Tensor();
+  if (result.argument == Result::kNumber) return result.number;
+  if (result.argument != Result::kNew)
+    return torch::jit::peek(stack, size_t(result.argument), arguments);
+  c10::Storage empty;  // no two results share it
+  auto& storage = result.space >= 0 ? storages[size_t(result.space)] : empty;
+  if (!storage) storage = storage_of(recipe, result, spaces);
+  return new_tensor(result, storage);
+}
+
 }  // namespace
 
 const Result* only_result(const Recipe& recipe) {
@@ -45,23 +59,17 @@ void return_results(const Recipe& recipe, Allocations& spaces, size_t arguments,
   }
   std::vector<c10::Storage> storages(spaces.size());
   torch::jit::Stack results;
-  for (const Result& result : recipe.results) {
-    if (result.argument == Result::kUndefined) {
-      results.emplace_back(at::Tensor());
+  for (size_t at = 0; at < recipe.results.size(); ++at) {
+    const Result& result = recipe.results[at];
+    if (result.argument != Result::kList) {
+      results.push_back(one_of(recipe, result, spaces, storages, arguments, *stack));
       continue;
     }
-    if (result.argument == Result::kNumber) {
-      results.emplace_back(result.number);
-      continue;
-    }
-    if (result.argument != Result::kNew) {
-      results.push_back(torch::jit::peek(*stack, size_t(result.argument), arguments));
-      continue;
-    }
-    c10::Storage empty;  // no two results share it
-    auto& storage = result.space >= 0 ? storages[size_t(result.space)] : empty;
-    if (!storage) storage = storage_of(recipe, result, spaces);
-    results.emplace_back(new_tensor(result, storage));
+    c10::List<at::Tensor> tensors;
+    for (const size_t end = at + size_t(result.number); at < end;)
+      tensors.push_back(
+          one_of(recipe, recipe.results[++at], spaces, storages, arguments, *stack).toTensor());
+    results.emplace_back(std::move(tensors));
   }
   torch::jit::drop(*stack, arguments);
   for (auto& result : results) stack->push_back(std::move(result));
