@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import compute_elementwise_output_strides
 from torch.utils._pytree import tree_leaves
 
 from ocl_backend.dispatch.checks import check_unshared, check_written
@@ -60,9 +59,60 @@ def resized(out: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def elementwise_strides(shape: tuple[int, ...], operands: Iterable[Tensor]) -> tuple[int, ...]:
-    """Return how an elementwise result lies: densely, in the order of its operands' dimensions."""
+    """Return how an elementwise result lies: densely, in the order of its operands' dimensions.
+
+    torch's function of this kind imports sympy, which takes a process 0.4 s.
+    """
     spread = [operand.expand(shape) for operand in operands]
-    return tuple(compute_elementwise_output_strides(*spread))
+    if len(shape) < 2:
+        return (1,) * len(shape)
+    if len(spread) == 1:
+        return torch.empty_like(spread[0], device="meta").stride()
+    in_rows = all(x.is_contiguous() for x in spread)
+    in_pixels = all(x.is_contiguous(memory_format=torch.channels_last) for x in spread)
+    if in_rows and not in_pixels:
+        inner_first = [*reversed(range(len(shape)))]
+    elif in_pixels and not in_rows:
+        inner_first = [1, 3, 2, 0]
+    else:
+        inner_first = _inner_first(shape, [x.stride() for x in spread])
+    strides, stride = [0] * len(shape), 1
+    for dim in inner_first:
+        strides[dim] = stride
+        stride *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+def _inner_first(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the dimensions, those with the least strides first; of unlike operands, the first's.
+
+    The order of ATen's `TensorIterator::reorder_dimensions`: a dimension that compares like none of
+    two others does not part them.
+    """
+    order = [*reversed(range(len(shape)))]
+    for new in range(1, len(order)):
+        at = new
+        for before in reversed(range(new)):
+            if (told := _compared(order[before], order[at], shape, strides)) < 0:
+                break
+            if told > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+    return order
+
+
+def _compared(
+    inner: int, outer: int, shape: Sequence[int], strides: Sequence[tuple[int, ...]]
+) -> int:
+    """Return 1 if two dimensions have to change places, -1 if not, 0 if no operand says so."""
+    for stride in strides:
+        if not stride[inner] or not stride[outer]:
+            continue
+        if stride[inner] != stride[outer]:
+            return 1 if stride[inner] > stride[outer] else -1
+        if shape[inner] > shape[outer]:
+            return 1
+    return 0
 
 
 def resized_elementwise(out: Tensor, shape: tuple[int, ...], operands: Iterable[Tensor]) -> Tensor:

@@ -5,12 +5,17 @@ Which dtypes an operator writes to follows no rule. Each operator here stands fo
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides
+
+from ocl_backend.dispatch.outputs import elementwise_strides
 from tests.ocl_backend.cpu_twin import agree, place, refuse_alike
 
 X = torch.tensor([[0.5, -1.5, 2.0], [3.0, 0.25, -4.0], [1.0, 2.0, 3.0]])
@@ -84,3 +89,29 @@ def test_an_output_that_is_an_input_keeps_its_shape(device: Any) -> None:
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
             torch.add(x, y, out=torch.ones(1, device=where).expand(3))
         assert x.shape == (1, 3)
+
+
+def drawn_operand(shape: tuple[int, ...], random: Random) -> Tensor:
+    """An operand that broadcasts to `shape`, in any order of dimensions, dense or not."""
+    sizes = [size if random.random() < 0.8 else 1 for size in shape]
+    sizes = sizes[random.choice((0, 0, 0, random.randint(0, len(sizes)))) :]
+    order = random.sample(range(len(sizes)), len(sizes))
+    x = torch.empty([2 * sizes[dim] for dim in order]).permute(
+        [*map(order.index, range(len(order)))]
+    )
+    if random.random() < 0.3:
+        return x[tuple(slice(0, None, 2) for _ in sizes)]
+    x = x[tuple(slice(0, size) for size in sizes)].clone()
+    is_image = x.dim() == 4 and random.random() < 0.3
+    return x.contiguous(memory_format=torch.channels_last) if is_image else x
+
+
+def test_results_lie_as_those_of_torch() -> None:
+    random = Random(0)
+    for _ in range(3000):
+        shape = tuple(random.choice((0, 1, 1, 2, 3, 3, 5)) for _ in range(random.randint(0, 5)))
+        operands = [drawn_operand(shape, random) for _ in range(random.randint(1, 3))]
+        spread = [x.expand(shape) for x in operands]
+        theirs = compute_elementwise_output_strides(*spread)
+        told = f"{shape}, {[x.stride() for x in spread]}"
+        assert elementwise_strides(shape, operands) == tuple(theirs), told
