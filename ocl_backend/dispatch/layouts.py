@@ -6,9 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ocl_backend.dispatch import tuned, varying
-from oclgen.families.conv.conv_pixels_weights import is_multiplied
-from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS
-from oclgen.families.winograd import winograd_blocked_weights
+from oclgen.families import FAMILIES
 from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
@@ -64,6 +62,8 @@ def is_for_matrix_units(device: int, dtype: str) -> bool:
 
 def is_for_tiles(device: int, dtype: str) -> bool:
     """Say whether a processor's tile registers multiply the dtype."""
+    from oclgen.families.gemm.gemm_amx_blocks import PRODUCTS  # 4 ms, where half precision is met
+
     return PRODUCTS.get(dtype) in tuned.chooser(device).limits.instructions
 
 
@@ -101,9 +101,13 @@ def _sums_blocks(device: int, problem: ConvProblem) -> bool:
     Planes cost such lanes a transpose, which copies do for all blocks at once.
     """
     limits = tuned.chooser(device).limits
-    if limits.kind != "cpu" or is_multiplied(problem.dtype, limits):
+    if limits.kind != "cpu":
         return False
-    return winograd_blocked_weights.serves(replace(problem, layout="nhwc"))
+    from oclgen.families.conv.conv_pixels_weights import is_multiplied  # 12 ms, for a gradient
+
+    if is_multiplied(problem.dtype, limits):
+        return False
+    return FAMILIES["winograd_blocked_weights"].serves(replace(problem, layout="nhwc"))
 
 
 def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:

@@ -3,18 +3,21 @@
 A family is a module of a folder here, under its own name, that keeps `oclgen.family.Family`:
 parameters as a frozen `Config`, the rule that says why one cannot serve, a `DEFAULT` that is valid
 everywhere, `guesses` for untuned problems, and `plan`, which turns problem and config into text.
-The folders are walked: a module with a `NAME` and `TRAITS` is a family, and nothing else lists it.
+A module with a `NAME` and `TRAITS` in one of the folders is a family, and nothing else lists it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, cast
+from threading import Lock
+from typing import Any
 
-from oclgen.families.conv.conv_as_gemm import conv_as_gemm
+from oclgen.families.conv.conv_as_gemm import PREFIX, conv_as_gemm
 from oclgen.family import Family
 from oclgen.limits import Limits
 from oclgen.parameters import ConfigError
@@ -22,38 +25,97 @@ from oclgen.problem import Problem, has_volume
 
 __all__ = [
     "FAMILIES",
-    "TRANSFORMING",
     "ConfigError",
     "Family",
     "default_of",
     "families_for",
+    "is_transforming",
     "preferred",
     "require_families",
     "valid_configs",
 ]
 
 
-def _modules() -> Iterator[Family]:
-    """Yield the modules of the folders here that are families; others are their shared parts."""
-    for folder in iter_modules(__path__, f"{__name__}."):
-        for found in iter_modules(import_module(folder.name).__path__ if folder.ispkg else ()):
-            module = import_module(f"{folder.name}.{found.name}")
-            if hasattr(module, "TRAITS") and found.name == module.NAME:
-                yield cast(Family, module)
+class Families(MutableMapping[str, Family]):
+    """Families by name, in the order in which an untuned problem prefers them.
+
+    To import all takes a process 0.15 s. A process that finds its choices again needs few of them,
+    so a name imports its own family, and only a walk imports all.
+    """
+
+    def __init__(self) -> None:
+        """Import nothing yet."""
+        self._met: dict[str, Family] = {}
+        self._are_all_met = False
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> Family:
+        family = self._met.get(name)
+        if family is None and not self._are_all_met:
+            family = self._meet(name)
+        if family is None:
+            raise KeyError(name)
+        return family
+
+    def __setitem__(self, name: str, family: Family) -> None:
+        self._all()[name] = family
+
+    def __delitem__(self, name: str) -> None:
+        del self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _meet(self, name: str) -> Family | None:
+        """Return the family of this name once its module is imported, None if there is none."""
+        own = name.removeprefix(PREFIX)
+        module: Any = import_module(_places()[own]) if own in _places() else None
+        if not hasattr(module, "TRAITS") or own != module.NAME:
+            return None  # modules that several families share lie beside them
+        if own != name and module.TRAITS.conv_rank is None:
+            return None
+        with self._lock:  # not around the import, which has locks of its own
+            if name not in self._met:
+                self._met[name] = module if own == name else conv_as_gemm(module)
+            return self._met[name]
+
+    def _all(self) -> dict[str, Family]:
+        if not self._are_all_met:
+            for own in _places():
+                for name in (own, f"{PREFIX}{own}"):
+                    self._meet(name)
+            with self._lock:
+                ranked = sorted(self._met.values(), key=lambda one: (one.TRAITS.rank, one.NAME))
+                self._met = {one.NAME: one for one in ranked}
+                self._are_all_met = True
+        return self._met
 
 
-def _families() -> dict[str, Family]:
-    modules = list(_modules())
-    faces = [conv_as_gemm(one) for one in modules if one.TRAITS.conv_rank is not None]
-    found: list[Family] = [*modules, *faces]
-    return {one.NAME: one for one in sorted(found, key=lambda one: (one.TRAITS.rank, one.NAME))}
+@cache
+def _places() -> dict[str, str]:
+    """Return the modules of the folders here: their full names by their own."""
+    found = {}
+    for folder in iter_modules(__path__):
+        for module in iter_modules([str(Path(root, folder.name)) for root in __path__]):
+            found[module.name] = f"{__name__}.{folder.name}.{module.name}"
+    return found
 
 
-FAMILIES: dict[str, Family] = _families()
-"""Every family by name, in the order in which an untuned problem prefers them."""
+FAMILIES = Families()
 
-TRANSFORMING = frozenset(name for name, one in FAMILIES.items() if one.TRAITS.transforming)
-"""Families that compute in a transformed domain, which costs digits: see `winograd_matrices`."""
+
+def is_transforming(name: str) -> bool:
+    """Say whether a family computes in a transformed domain, which costs digits.
+
+    See `winograd_matrices`.
+
+    Args:
+        name: the family's; one that there is no more does not.
+    """
+    return name in FAMILIES and FAMILIES[name].TRAITS.transforming
 
 
 def families_for(problem: Problem) -> list[Family]:

@@ -21,7 +21,6 @@ from oclgen.limits import Limits
 from oclgen.measuring.builders import Pool, Source, Task, Texts
 from oclgen.measuring.child import PROCESSES_VARIABLE, TIMEOUTS, Child, ChildError, WorkerError
 from oclgen.opencl.programs import BuildError, Built, Programs
-from oclgen.templates import templates
 
 MOST_PROCESSES = 32
 """Each holds the runtime's library, some 100 MB of the host's memory."""
@@ -104,6 +103,8 @@ class Ahead:
                     self._pool = self._made()
                 self._pool.start()
                 if self._processes >= MANY:
+                    from oclgen.templates import templates  # mako takes 0.1 s, only needed here
+
                     names = templates("oclgen").uncompiled()
                     for first in range(min(self._processes, len(names))):
                         self._pool.submit(Texts(tuple(names[first :: self._processes])))

@@ -233,7 +233,7 @@ def test_processes_that_wait_for_a_first_network_compile_the_templates(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(ahead, "MANY", 1)
     kept = Templates("oclgen", user_cache_path("oclgen") / "templates")
-    monkeypatch.setattr(ahead, "templates", lambda _: kept)
+    monkeypatch.setattr("oclgen.templates.templates", lambda _: kept)
     missing = kept.uncompiled()
     assert "conv_mma.cl.mako" in missing
     building = Ahead(programs, device.index, device.limits)

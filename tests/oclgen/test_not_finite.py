@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oclgen.families import FAMILIES, TRANSFORMING, default_of
+from oclgen.families import FAMILIES, default_of, is_transforming
 from oclgen.families.gemm import gemm_amx, gemm_pairs
 from oclgen.measuring.measure import TOLERANCE, compare, decode, encode
 from oclgen.measuring.reference import random_inputs, reference
@@ -48,7 +48,7 @@ CASES = tuple(
     for dtype in ("fp32", "bf16")
     for problem in (replace(shape, direction=direction, layout=layout, dtype=dtype),)
     for name, family in FAMILIES.items()
-    if family.serves(problem) and name not in TRANSFORMING
+    if family.serves(problem) and not is_transforming(name)
 )
 CONFIGS = tuple(
     (name, problem, changed)

@@ -88,7 +88,7 @@ def test_what_is_no_text_of_a_variant_is_refused(text: str, words: str) -> None:
 
 
 def test_variants_are_sorted_by_their_text() -> None:
-    variants = [default(family) for family in reversed(FAMILIES)]
+    variants = [default(family) for family in reversed([*FAMILIES])]
     assert [one.family for one in sorted(variants)] == sorted(FAMILIES)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oclgen.families import FAMILIES, TRANSFORMING, families_for
+from oclgen.families import FAMILIES, families_for, is_transforming
 from oclgen.families.gemm import gemm_register
 from oclgen.families.winograd.winograd_blocked import phases
 from oclgen.families.winograd.winograd_geometry import geometry
@@ -107,7 +107,7 @@ def test_gpus_begin_with_winograd(direction: Any) -> None:
 def test_channels_last_has_a_family_for_cpus_and_one_that_reads_neighbours(direction: Any) -> None:
     """Work-items of a warp take its width of channels, in the transforms on both sides."""
     problem = replace(LAYER, in_channels=96, direction=direction, layout="nhwc")
-    transforming = {one.NAME: one for one in families_for(problem) if one.NAME in TRANSFORMING}
+    transforming = {one.NAME: one for one in families_for(problem) if is_transforming(one.NAME)}
     of_weights = direction == "bwd_weights"
     blocked = transforming.pop("winograd_blocked_weights" if of_weights else "winograd_blocked")
     assert blocked.DEFAULT.why_not(problem, CPU) is None

@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from threading import Lock
 
-from oclgen.families import TRANSFORMING, default_of, preferred
+from oclgen.families import default_of, is_transforming, preferred
 from oclgen.limits import DeviceInfo, Limits
 from oclgen.predictor.model import predict
 from oclgen.problem import Problem
@@ -375,7 +375,7 @@ class Chooser:
     def _is_close_enough(self, problem: Problem, family: str, error: float | None) -> bool:
         if self._conv_error is None or problem.op != "conv":
             return True
-        return family not in TRANSFORMING if error is None else error <= self._conv_error
+        return not is_transforming(family) if error is None else error <= self._conv_error
 
     def _fits(self, problem: Problem, variant: Variant) -> bool:
         rejected = (problem, variant) in self._rejected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oclgen.families import TRANSFORMING
+from oclgen.families import is_transforming
 from oclgen.problem import Problem
 from tuned_db.records.record import Record
 
@@ -24,7 +24,7 @@ def why_implausible(record: Record, problem: Problem) -> str | None:
     allowed = NOISE * record.peak[0]
     if problem.dtype != "fp32":
         allowed *= MATRIX_UNITS
-    if record.family in TRANSFORMING:
+    if is_transforming(record.family):
         allowed *= TRANSFORMS
     claimed = problem.flops / record.ms * 1e-6
     if claimed <= allowed:

@@ -21,6 +21,8 @@ from oclgen.plan import Arg, Launch, Needs, Outline, Plan, Scalar
 from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem
 from oclgen.registers import Registers
 
+PREFIX = "conv_as_"
+"""The name of a family of convolutions begins so; the rest is the GEMM family's."""
 LEAST_SLICES = 2
 """Slices of k with which products leave planes of sums."""
 MANY_PLANES, SUM_SLICES = 16, 8
@@ -243,7 +245,7 @@ def _face(gemm: Family, config: Any) -> ConvAsGemm:
     assert rank is not None, f"{gemm.NAME} declares no conv_rank"
     own = packing and config(**values_of(packing))
     traits = replace(gemm.TRAITS, rank=rank, conv_rank=None, packing=own)
-    return ConvAsGemm(gemm, f"conv_as_{gemm.NAME}", traits, config, default)
+    return ConvAsGemm(gemm, f"{PREFIX}{gemm.NAME}", traits, config, default)
 
 
 def _names(gemm: Family) -> list[str]:
