@@ -1,4 +1,4 @@
-"""Operators whose calls are recalled: once two have done the same, the shim does it without Python.
+"""Operators that Python serves. Once two calls have done the same, the shim does it without Python.
 
 What a call does depends on its arguments' shapes, strides, dtypes and overlap, and on settings. A
 module that changes a setting calls `forget`. How calls are noted: csrc/fusion/recipe.h.
@@ -8,26 +8,76 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import torch
 
-from ocl_backend.runtime import shim
+from ocl_backend.runtime import launch, shim
+from ocl_backend.runtime.interrupts import Later
+from ocl_backend.runtime.overloads import overload, parts
+
+RECALLED = "PrivateUse1"
+"""The dispatch key of the operators whose calls are recalled: that of dense tensors."""
 
 _open: Any = torch.library.Library  # untyped in torch
-_libraries: list[Any] = []
+_libraries: dict[str, Any] = {}
+_makers: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {}
+"""What makes the kernel of an operator that was not called yet, by dispatch key and name."""
+_lock = Lock()
 
 
-def register(overload: Any, kernel: Callable[..., Any]) -> None:
-    """Let `kernel` serve torch's `overload` on the device, where no call like it is recalled."""
+def register(name: str, make: Callable[[], Callable[..., Any]], key: str = RECALLED) -> None:
+    """Let a kernel serve torch's operator on the device, where no call like it is recalled.
+
+    Args:
+        name: of the overload, such as `aten::add.Tensor`.
+        make: returns the kernel, at the operator's first call: most processes call few operators.
+        key: the dispatch key that the kernel is for; calls of others are not recalled.
+    """
     if not _libraries:
-        _libraries.append(_open("ocl_plain", "DEF"))
-    plain, schema = _libraries[0], overload._schema
-    (space, name), label = schema.name.split("::"), schema.overload_name
-    plain.define(str(schema).removeprefix(f"{space}::"))
-    plain.impl(f"{name}.{label}" if label else name, kernel, "PrivateUse1")
-    names = space.encode(), name.encode(), label.encode()
-    shim.library().ocl_recall_operator(*names, ctypes.c_int(False))
+        shim.library().ocl_define_operators_with(_DEFINE)
+    if key not in _libraries:
+        _libraries[key] = _open(f"{SPACE}{key}", "DEF")
+    _makers[key, name] = make
+    names = [part.encode() for part in parts(name)]
+    if key == RECALLED:
+        shim.library().ocl_recall_operator(*names, ctypes.c_int(False))
+    else:
+        shim.library().ocl_serve_operator(*names, key.encode())
+
+
+def uncalled() -> list[tuple[str, str]]:
+    """Return the keys and names of the operators that are registered and not defined yet."""
+    return [*_makers]
+
+
+def define(key: str, name: str) -> None:
+    """Define the operator that the shim calls in place of this one, unless it is defined."""
+    with _lock:
+        if (make := _makers.get((key, name))) is None:
+            return
+        space, base, label = parts(name)
+        schema, kernel = str(overload(name)._schema), make()
+        _libraries[key].define(schema.removeprefix(f"{space}::"))
+        _libraries[key].impl(f"{base}.{label}" if label else base, kernel, key)
+        del _makers[key, name]
+
+
+def _define(space: bytes, name: bytes, status: Any) -> None:
+    try:
+        with Later():
+            define(space.decode().removeprefix(SPACE), name.decode().removesuffix("."))
+        status[0] = 0
+    except BaseException as error:  # an interrupt too: Python drops what leaves a callback
+        status[0] = launch.keep(error)
+
+
+SPACE = "ocl_"
+"""The namespace of the operators that the shim calls begins so; the rest is the dispatch key."""
+_DEFINE = ctypes.CFUNCTYPE(
+    None, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)
+)(_define)  # fmt: skip
 
 
 def register_composed(name: str) -> None:

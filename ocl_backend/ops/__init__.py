@@ -6,16 +6,18 @@ Each module names its implementations in `OPERATORS`; this is the one list of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ocl_backend.dispatch.checks import check_written, share_places, warn_of_expanded
 from ocl_backend.dispatch.fallback import serving
 from ocl_backend.dispatch.outputs import check_others, guarded
 from ocl_backend.fusion import recall
+from ocl_backend.runtime import overloads
+from ocl_backend.runtime.overloads import OfOverload
 
 MODULES = (
     "math.pointwise",
@@ -96,20 +98,28 @@ def register() -> None:
 
     Where a version of torch decomposes what has a kernel here, the kernel serves.
     """
-    rescues = import_module(f"{__name__}.math.complex_parts").RESCUES
     registered: set[str] = set()
     for name in MODULES:
         for operator, implementation in import_module(f"{__name__}.{name}").OPERATORS.items():
             if name == "math.decompositions" and operator in registered:
                 continue
             registered.add(operator)
-            if name != "math.pointwise":
-                implementation = _refusing(operator, implementation)
-            kernel = serving(overload(operator), implementation, rescues.get(operator))
-            recall.register(overload(operator), kernel)
+            refuses_itself = name == "math.pointwise"
+            make = partial(_kernel, operator, implementation, refuses_itself)
+            recall.register(f"aten::{operator}", make)
     for name in COMPOSED:
         recall.register_composed(name)
     recall.begin_before_autograd()
+
+
+def _kernel(operator: str, implementation: Any, refuses_itself: bool) -> Callable[..., Any]:
+    """Return what serves calls of an operator."""
+    if isinstance(implementation, OfOverload):
+        implementation = implementation.make(overload(operator))
+    if not refuses_itself:
+        implementation = _refusing(operator, implementation)
+    rescues = import_module(f"{__name__}.math.complex_parts").RESCUES
+    return serving(overload(operator), implementation, rescues.get(operator))
 
 
 def _refusing(operator: str, implementation: Any) -> Any:
@@ -143,5 +153,4 @@ def _writes_once(operator: str) -> bool:
 
 def overload(operator: str) -> Any:
     """Return torch's overload called `operator`, such as `add.Tensor`."""
-    name, _, label = operator.partition(".")
-    return getattr(getattr(torch.ops.aten, name), label or "default")
+    return overloads.overload(f"aten::{operator}")

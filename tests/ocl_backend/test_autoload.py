@@ -241,12 +241,17 @@ def test_the_import_of_torch_opens_one_library_and_few_files(tmp_path: Path) -> 
 
 
 def test_an_import_loads_what_registering_needs(tmp_path: Path) -> None:
+    """The first use opens the device, and the first call of an operator defines it."""
     done = run(
         "import sys, torch; known = set(sys.modules)\n"
         "import ocl_backend; print(*sorted(set(sys.modules) - known))\n"
         "print(torch.backends.ocl.is_built())\n"
         "print(torch.ones(3, device='ocl').sum().item(), torch.backends.ocl.is_available())\n"
-        "print('sympy' in sys.modules)\n",
+        "from ocl_backend.fusion import recall\n"
+        "before = set(recall.uncalled())\n"
+        "rows = torch.ones(3, 4, device='ocl') + torch.ones(4, device='ocl')\n"
+        "print(*sorted(name for key, name in before - set(recall.uncalled())))\n"
+        "print('sympy' in sys.modules, 'oclgen.families.gemm.gemm_mma' in sys.modules)\n",
         tmp_path,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
@@ -256,7 +261,7 @@ def test_an_import_loads_what_registering_needs(tmp_path: Path) -> None:
         name for name in loaded.split() for later in LATER if f"{name}.".startswith(f"{later}.")
     ]
     assert found == []
-    assert rest == ["True", "3.0 True", "False"], done.stderr
+    assert rest == ["True", "3.0 True", "aten::add.Tensor", "False False"], done.stderr
 
 
 def test_word_is_left_of_the_shim_and_its_sources() -> None:

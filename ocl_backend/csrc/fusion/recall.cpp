@@ -1,17 +1,19 @@
-// Operators whose calls are recalled (recipe.h). A call that is not runs in Python, or as torch
-// composes it.
+// Operators that Python serves, most of whose calls are recalled (recipe.h). A call that is not
+// runs in Python, or as torch composes it.
 #include "fusion/recall.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <map>
 #include <unordered_map>
 
 #include "fusion/call.h"
 #include "fusion/results.h"
 #include "runtime/deferred.h"
+#include "runtime/interpreter.h"
 
 namespace ocl {
 
@@ -22,10 +24,63 @@ using torch::jit::Stack;
 // A backend without kernels: its calls run what torch composes of other operators.
 constexpr auto kComposed = c10::DispatchKey::PrivateUse3;
 
+// Defines an operator in a namespace of ours, by the name of the one that it serves; tells a
+// `Status`.
+void (*define_in_python)(const char* space, const char* name, int* status) = nullptr;
+
+// The operator whose kernel for `key` is ours, in Python. A process calls few of 1,400 operators,
+// and to define one takes 0.2 ms: Python is asked at its first call.
+class Plain {
+ public:
+  Plain(std::string ns, std::string name, std::string overload, c10::DispatchKey key)
+      : ns_(std::move(ns)), name_(std::move(name)), overload_(std::move(overload)), key_(key) {
+    if (key == kComposed) found_ = found_in(ns_);  // torch's own
+  }
+
+  void call(Stack* stack) { found().redispatchBoxed(c10::DispatchKeySet(key_), stack); }
+
+ private:
+  const c10::OperatorHandle& found() {
+    const auto* known = found_.load(std::memory_order_acquire);
+    if (known) return *known;
+    // no lock: Python has one, and lets go of the interpreter's while it waits there
+    const auto space = std::string("ocl_") + c10::toString(key_);
+    const Uninterrupted whole;
+    int status = kFailed;
+    define_in_python(space.c_str(), (ns_ + "::" + name_ + "." + overload_).c_str(), &status);
+    if (status) raise(fail(status, python_error()));
+    found_.store(known = found_in(space), std::memory_order_release);
+    return *known;
+  }
+
+  // Kept for ever: the dispatcher ends when threads may still call.
+  const c10::OperatorHandle* found_in(const std::string& ns) const {
+    return new c10::OperatorHandle(c10::Dispatcher::singleton().findSchemaOrThrow(
+        (ns + "::" + name_).c_str(), overload_.c_str()));
+  }
+
+  const std::string ns_, name_, overload_;
+  const c10::DispatchKey key_;
+  std::atomic<const c10::OperatorHandle*> found_{nullptr};
+};
+
+// Makes every call in Python.
+class Served final : public c10::OperatorKernel {
+ public:
+  explicit Served(std::unique_ptr<Plain> plain) : plain_(std::move(plain)) {}
+
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    plain_->call(stack);
+  }
+
+ private:
+  std::unique_ptr<Plain> plain_;
+};
+
 class Recalled final : public c10::OperatorKernel {
  public:
-  // `plain` makes the call where it is not recalled, by its kernel for `key`.
-  Recalled(c10::OperatorHandle plain, c10::DispatchKey key) : plain_(std::move(plain)), key_(key) {}
+  // `plain` makes the call where it is not recalled.
+  explicit Recalled(std::unique_ptr<Plain> plain) : plain_(std::move(plain)) {}
 
   Memory& memory() { return memory_; }
 
@@ -58,7 +113,7 @@ class Recalled final : public c10::OperatorKernel {
   // torch.
   void run(Stack* stack) {
     const c10::impl::ExcludeDispatchKeyGuard as_given(c10::autocast_dispatch_keyset);
-    plain_.redispatchBoxed(c10::DispatchKeySet(key_), stack);
+    plain_->call(stack);
   }
 
   static bool tell_results(Writer& writer, const Call& call,
@@ -71,17 +126,19 @@ class Recalled final : public c10::OperatorKernel {
     return after.key.numbers == call.key.numbers && after.key.operands == call.key.operands;
   }
 
-  c10::OperatorHandle plain_;
-  c10::DispatchKey key_;
+  std::unique_ptr<Plain> plain_;
   Memory& memory_ = *new Memory();  // the dispatcher ends when the runtime of its kernels has
 };
 
-torch::Library& library_of(const char* ns) {
-  static auto* libraries = new std::map<std::string, torch::Library>();
-  return libraries
-      ->try_emplace(ns, torch::Library::IMPL, ns, c10::DispatchKey::PrivateUse1, __FILE__,
-                    uint32_t(__LINE__))
-      .first->second;
+template <typename Kernel>
+void implement(const char* ns, const char* name, const char* overload, c10::DispatchKey key,
+               std::unique_ptr<Kernel> kernel) {
+  static auto* libraries = new std::map<std::pair<std::string, c10::DispatchKey>, torch::Library>();
+  auto& library =
+      libraries->try_emplace({ns, key}, torch::Library::IMPL, ns, key, __FILE__, uint32_t(__LINE__))
+          .first->second;
+  library.impl((*overload ? std::string(name) + "." + overload : name).c_str(),
+               torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
 }
 
 std::unordered_map<c10::OperatorName, Memory*>& memories_by_operator() {
@@ -100,17 +157,25 @@ Memory* memory_of(const c10::OperatorName& name) {
 
 extern "C" {
 
-// Lets the operator `ns::name` be recalled. A call that is not recalled runs in Python, by the
-// operator of that name in `ocl_plain`; if it is `composed`, by what torch composes it of.
+// Before the first `ocl_recall_operator` and `ocl_serve_operator`.
+void ocl_define_operators_with(void (*define)(const char* space, const char* name, int* status)) {
+  ocl::define_in_python = define;
+}
+
+// Lets the operator `ns::name` be recalled. A call that is not recalled runs in Python, or, if it
+// is `composed`, by what torch composes it of.
 void ocl_recall_operator(const char* ns, const char* name, const char* overload, int composed) {
-  const std::string space = composed ? ns : "ocl_plain";
-  const auto plain =
-      c10::Dispatcher::singleton().findSchemaOrThrow((space + "::" + name).c_str(), overload);
-  const auto full = *overload ? std::string(name) + "." + overload : name;
   const auto key = composed ? ocl::kComposed : c10::DispatchKey::PrivateUse1;
-  auto recalled = std::make_unique<ocl::Recalled>(plain, key);
+  auto plain = std::make_unique<ocl::Plain>(ns, name, overload, key);
+  auto recalled = std::make_unique<ocl::Recalled>(std::move(plain));
   ocl::memories_by_operator()[{std::string(ns) + "::" + name, overload}] = &recalled->memory();
-  ocl::library_of(ns).impl(full.c_str(),
-                           torch::CppFunction::makeFromBoxedFunctor(std::move(recalled)));
+  ocl::implement(ns, name, overload, c10::DispatchKey::PrivateUse1, std::move(recalled));
+}
+
+// Lets calls of the operator `ns::name` with this dispatch key run in Python.
+void ocl_serve_operator(const char* ns, const char* name, const char* overload, const char* key) {
+  const auto parsed = c10::parseDispatchKey(key);
+  auto plain = std::make_unique<ocl::Plain>(ns, name, overload, parsed);
+  ocl::implement(ns, name, overload, parsed, std::make_unique<ocl::Served>(std::move(plain)));
 }
 }

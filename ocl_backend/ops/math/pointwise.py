@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ from ocl_backend.ops.math.pointwise_kernels import (
     kernel_of,
     row_of,
 )
+from ocl_backend.runtime.overloads import OfOverload, labels, registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,33 +246,31 @@ def _device(call: Call, inputs: dict[str, Tensor], bound: Bound) -> torch.device
     return device
 
 
-def operators() -> dict[str, Callable[..., Tensor]]:
+def operators() -> dict[str, OfOverload]:
     """Return an implementation for every overload of the table's rows that torch wants from us.
 
     Those are the overloads that have a CPU kernel and no composite one: what torch makes of other
     operators arrives here by itself. Gradients are ours even so, since a composition is several
     launches, and `RESIZED`.
     """
+    composed = frozenset().union(*map(registered, COMPOSITE))
+    gradients = {name for name in composed if "_backward" in name}
+    ours = (registered("CPU") - composed) | (registered("CPU") & gradients) | RESIZED
     found = {}
     for row in dict.fromkeys(row.partition(":")[0] for row in ROWS):
         for name in (row, f"{row}_"):
-            packet = getattr(torch.ops.aten, name, None)
-            for label in packet.overloads() if packet else ():
-                qualified = name if label == "default" else f"{name}.{label}"
-                if _is_ours(f"aten::{qualified}"):
-                    call = Call.of(row, getattr(packet, label))
-                    run = implementation(call)
-                    found[qualified] = _checked(call, run) if row.startswith(BY_VALUE) else run
+            for label in labels(f"aten::{name}"):
+                qualified = f"{name}.{label}" if label else name
+                if f"aten::{qualified}" in ours:
+                    found[qualified] = OfOverload(partial(_served, row))
     return found
 
 
-def _is_ours(name: str) -> bool:
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    try:
-        composed = any(has(name, key) for key in COMPOSITE) and "_backward" not in name
-        return name in RESIZED or (has(name, "CPU") and not composed)
-    except RuntimeError:  # an overload of TorchScript's, unknown to the dispatcher
-        return False
+def _served(row: str, overload: Any) -> Callable[..., Tensor]:
+    """Return the function that serves an overload by a row of the table."""
+    call = Call.of(row, overload)
+    run = implementation(call)
+    return _checked(call, run) if row.startswith(BY_VALUE) else run
 
 
 COMPOSITE = "CompositeImplicitAutograd", "CompositeExplicitAutograd"

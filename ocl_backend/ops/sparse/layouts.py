@@ -15,8 +15,10 @@ from torch import Tensor
 
 from ocl_backend.dispatch.errors import SPARSE_COLUMNS, SPARSE_ROWS
 from ocl_backend.dispatch.fallback import on_cpu, serving
+from ocl_backend.fusion import recall
 from ocl_backend.ops.sparse import coordinates
 from ocl_backend.ops.sparse.conversions import on_any_device
+from ocl_backend.runtime import overloads
 
 READS_MEMORY = {
     "SparseCPU": {
@@ -65,26 +67,36 @@ def register() -> None:
     aten.impl("_nested_view_from_buffer", view, "PrivateUse1")  # of gradients of jagged attention
     for theirs, (ours, kernels) in KEYS.items():
         others.fallback(_on_cpu, ours)
-        named = torch._C._dispatch_get_registrations_for_dispatch_key(theirs)
-        names = {name.removeprefix("aten::") for name in named if name.startswith("aten::")}
+        named = (name.partition("aten::")[2] for name in overloads.registered(theirs))
+        names = {*filter(None, named)}
         for name in sorted(names | kernels.keys()):
-            base, _, label = name.partition(".")
-            overload = getattr(getattr(torch.ops.aten, base), label or "default")
-            if name in kernels:
-                kernel = serving(overload, kernels[name])
-            elif base == "_sparse_mm_reduce_impl":
-                kernel = _reduced_products
-            elif base == "triangular_solve":
-                kernel = partial(_solved, overload)
-            elif base in OF_TWO:
-                kernel = _unless_two(overload, theirs)
-            elif base in CONVERSIONS and theirs == "SparseCsrCPU":
-                kernel = _unless_turned(overload, theirs, CONVERSIONS[base])
-            elif base not in READS_MEMORY[theirs]:
-                kernel = partial(on_any_device, overload, theirs)
-            else:
-                continue
-            aten.impl(name, _given_tensors(overload, kernel), ours)
+            if name in kernels or name.partition(".")[0] not in READS_MEMORY[theirs]:
+                make = partial(_kernel, name, theirs, kernels.get(name))
+                recall.register(f"aten::{name}", make, ours)
+
+
+def _kernel(name: str, key: str, own: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return what serves an operator of sparse tensors.
+
+    Args:
+        name: the overload's.
+        key: the CPU's.
+        own: our implementation, where there is one.
+    """
+    base, served = name.partition(".")[0], overloads.overload(f"aten::{name}")
+    if own is not None:
+        kernel = serving(served, own)
+    elif base == "_sparse_mm_reduce_impl":
+        kernel = _reduced_products
+    elif base == "triangular_solve":
+        kernel = partial(_solved, served)
+    elif base in OF_TWO:
+        kernel = _unless_two(served, key)
+    elif base in CONVERSIONS and key == "SparseCsrCPU":
+        kernel = _unless_turned(served, key, CONVERSIONS[base])
+    else:
+        kernel = partial(on_any_device, served, key)
+    return _given_tensors(served, kernel)
 
 
 def _on_cpu(overload: Any, *args: Any, **kwargs: Any) -> Any:

@@ -72,7 +72,7 @@ AS_STORED = {dtype.itemsize: dtype for dtype in (torch.int8, torch.int16, torch.
 
 def register() -> None:
     """Register the copy kernel with torch."""
-    recall.register(torch.ops.ocl.strided_copy.default, strided_copy)
+    recall.register("ocl::strided_copy", lambda: strided_copy)
 
 
 def strided_copy(source: torch.Tensor, target: torch.Tensor) -> None:

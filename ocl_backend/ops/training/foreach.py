@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ from ocl_backend.kernels.list_norms import norms_of
 from ocl_backend.kernels.pointwise_table import POWERS, ROUNDED
 from ocl_backend.kernels.tensor_lists import FLOATS, are_alike, copy_all, run_on_tensors
 from ocl_backend.ops.math.pointwise_kernels import Call, kernel_for
+from ocl_backend.runtime.overloads import OfOverload, labels
 
 UNARY = (
     *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor"),
@@ -259,20 +260,21 @@ def norm(
     return [*out.unbind()]
 
 
-def _operators() -> dict[str, Callable[..., Any]]:
+def _operators() -> dict[str, OfOverload]:
     """Return an implementation for each overload of lists, and of a list and a number."""
-    found: dict[str, Callable[..., Any]] = {}
+    found: dict[str, OfOverload] = {}
     for name, row in ROWS.items():
-        for form in (name, f"{name}_"):
-            packet = getattr(torch.ops.aten, f"_foreach_{form}", None)
-            for label in packet.overloads() if packet else ():
-                if label in ("default", "List", "Scalar", "ScalarList") or (
+        for form in (f"_foreach_{name}", f"_foreach_{name}_"):
+            for label in labels(f"aten::{form}"):
+                if label in ("", "List", "Scalar", "ScalarList") or (
                     label == "Tensor" and row in ("add", "mul", "div")
                 ):
-                    call = ListCall.of(row, getattr(packet, label))
-                    suffix = "" if label == "default" else f".{label}"
-                    found[f"_foreach_{form}{suffix}"] = call.implementation()
+                    found[f"{form}.{label}" if label else form] = OfOverload(partial(_served, row))
     return found
+
+
+def _served(row: str, overload: Any) -> Callable[..., Any]:
+    return ListCall.of(row, overload).implementation()
 
 
 OPERATORS = {**_operators(), "_foreach_copy_": copy_, "_foreach_norm.Scalar": norm}
