@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import GradientBoostingRegressor
 
 import oclgen.predictor
 from benchmarks.choice.cases import Case, cases_of
@@ -49,6 +49,8 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
     excess = np.concatenate([np.log2(case.ms / case.least_ms) for case in cases])
     weights = np.concatenate([case.ms.min() / case.ms for case in cases])
     count, rate, least = ROUNDS[cases[0].kind]
+    from sklearn.ensemble import GradientBoostingRegressor  # 2 s, for what fits alone
+
     forests = [
         GradientBoostingRegressor(
             n_estimators=count, learning_rate=rate, max_leaf_nodes=LEAVES, max_depth=DEEPEST,
@@ -60,7 +62,7 @@ def fit(cases: Sequence[Case], seed: int = 0) -> Model:
     return Model(names, families, _forest(forests))
 
 
-def _forest(forests: Sequence[GradientBoostingRegressor]) -> Forest:
+def _forest(forests: Sequence[Any]) -> Forest:
     """Return the mean of forests, as one of all their trees."""
     parts = [tree.tree_ for trees in forests for tree in trees.estimators_.ravel()]
     roots = np.cumsum([0, *(part.node_count for part in parts[:-1])])

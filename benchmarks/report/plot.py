@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.report.rows import Result, Row
 from oclgen.keys import parse_key
 from oclgen.problem import DTYPES, GemmProblem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANEL = (2.6, 2.6)
 """Inches of a panel."""
@@ -52,6 +51,9 @@ def draw(result: Result, path: Path) -> None:
     series = {dtype: points for dtype, points in series.items() if points}
     if not series:
         return
+    import matplotlib as mpl  # 1 s, for what draws alone
+    from matplotlib import pyplot as plt
+
     with mpl.rc_context(SETTINGS):
         size = (PANEL[0] * len(series), PANEL[1])
         figure, panels = plt.subplots(

@@ -13,12 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import ocl_backend.libraries  # noqa: F401 (first: it readies torchvision)
-
-pytest.importorskip("torchvision")
-
 from torch import nn
 
+import ocl_backend.libraries  # noqa: F401 (first: it readies torchvision)
 from benchmarks.models.validate import CASES
 from benchmarks.shapes import record
 from benchmarks.shapes.networks import NETWORKS, Network
@@ -30,9 +27,12 @@ from oclgen.keys import parse_key
 from oclgen.opencl.device import Device
 from oclgen.problem import ConvProblem
 from oclgen.roofline import Roofs
+from tests import installed
 from tests.oclgen.test_guesses import GPU
 from tuned_db import Chooser
 from tuned_db.records.shipped import shipped_records
+
+installed.require("torchvision")
 
 SHAPES = Path(__file__).parents[2] / "benchmarks/data/shapes"
 RECORDED = {"forty_networks.jsonl": 2000, "forty_networks_batch1.jsonl": 1000}

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("sklearn")
-if find_spec("torchvision") is None:
-    pytest.skip("torchvision is not installed", allow_module_level=True)
-
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 import ocl_backend  # noqa: F401 (lets torchvision be imported)
+from tests import installed
 from tests.ocl_backend.cpu_twin import place
+
+installed.require("sklearn", "torchvision")
 
 BATCH, STEPS, STOP = 4, 4, 2
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
     """Handwritten digits, enlarged to 32 x 32, in three channels."""
+    from sklearn.datasets import load_digits  # 2 s, in the process that trains alone
+
     digits = load_digits()
     count = BATCH * STEPS
     images = torch.tensor(digits.images[:count] / 16, dtype=torch.float32).unsqueeze(1)
