@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -39,6 +40,9 @@ def enter() -> Path | None:
     for name in THREADS:
         os.environ.setdefault(name, "1")
     CACHE.mkdir(parents=True, exist_ok=True)
+    # hundreds of processes would compile what they import, a second each, and rewrite all asserts
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     return made
 
 

@@ -77,6 +77,25 @@ def test_a_sample_holds_every_test_on_one_device_and_few_cases_of_costly_ones(
     }
 
 
+@pytest.mark.parametrize("asked", [(), ("-k", "7"), ("-m", "device")], ids=" ".join)
+def test_what_is_not_made_is_not_in_the_sample(
+    pytester: pytest.Pytester, asked: tuple[str, ...]
+) -> None:
+    """Of cases that the command asks for, the sample is one of these: then all are made."""
+    pytester.makepyfile(CASES)
+
+    def made_and_kept(*plugins: object) -> tuple[int, set[str]]:
+        run = pytester.inline_run("--collect-only", *asked, plugins=plugins)
+        items = run.getcalls("pytest_collection_finish")[0].session.items
+        out = samples.left_out(items)
+        return len(items), {item.nodeid for item in items if item not in out}
+
+    count, kept = made_and_kept()
+    fewer, same = made_and_kept(samples.Thinning())
+    assert same == kept
+    assert fewer == count if asked else fewer < count / 2
+
+
 def test_assembly_of_wide_vectors_is_built_as_users_build_it_where_it_must_be() -> None:
     """PoCL 7.1 ended the process: "Do not know how to expand the result of this operator!"."""
     problem = next(one for one in PROBLEMS if gemm_pairs.serves(one))
