@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ _open: Any = torch.library.Library  # untyped in torch
 _libraries: dict[str, Any] = {}
 _makers: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {}
 """What makes the kernel of an operator that was not called yet, by dispatch key and name."""
-_lock = Lock()
+_lock = RLock()
+"""Of the definitions; a finalizer that runs within one may call another operator."""
 
 
 def register(name: str, make: Callable[[], Callable[..., Any]], key: str = RECALLED) -> None:

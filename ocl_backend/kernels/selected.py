@@ -135,7 +135,7 @@ def items(x: Tensor, mask: Tensor) -> Tensor:
 
 def register() -> None:
     """Register the selection of few items with torch, so that its launch is recalled."""
-    recall.register(torch.ops.ocl.select_few.default, _select_few)
+    recall.register("ocl::select_few", lambda: _select_few)
 
 
 def _few(mask: Tensor, x: Tensor | None, shape: Sequence[int]) -> Tensor:
