@@ -9,7 +9,7 @@ the block's items of x.
 
 Four bits become a float as the last bits of a power of two, which is then subtracted. That takes
 three constants for each of four places in a word, more than 16 registers hold: vectors of few lanes
-(`shifted`) shift the bits to the end of a word, or signed ones to its beginning, where they are
+shift the bits to the end of a word, or signed ones to its beginning, where they are
 2^28 times as large, and convert them. Bytes that are weights lie weight by weight, so that one load
 widens those of all lanes.
 
@@ -17,8 +17,8 @@ preamble            storage type of x and y (accumulation is fp32)
 numbers             a `packed_lanes.Numbers`
 form                the format's `packed_formats.Text`
 whole               whether a byte is one weight, as it is kept
-shifted             whether four bits are shifted and converted
 signed              whether four bits are kept as signed numbers
+bits                returns the text of a vector of floats: four bits of `bits`, by their place
 row_words           words of a block of a row
 item_n              groups of rows of w per work-item
 lanes               rows of w that lie together
@@ -50,17 +50,6 @@ ahead               bytes by which quants are asked for before they are read, 0:
         """Return a load of the numbers of a block's lanes."""
         each = parts * count * lanes
         return load.format(f"numbers + ({entry}) * {item_n * each} + {group * each + index * lanes}")
-
-    def bits(nibble):
-        """Return a vector of floats: halves of bytes of a word, of which each has its own power."""
-        if shifted:
-            moved = "bits" if nibble == 7 else f"(bits << {28 - 4 * nibble})"
-            found = f"{moved} & 0xf0000000u" if signed else f"{moved} >> 28"
-            return f"convert_{vf}(as_int{lanes}({found}))"
-        shift = 4 * (nibble % 4)
-        power, value = (127 + 23 - shift) << 23, 2 ** (23 - shift)
-        moved = "bits >> 16" if nibble >= 4 else "bits"
-        return f"as_{vf}({moved} & {15 << shift:#x}u | {power:#x}u) - {value + form.offset}.0f"
 %>\
 ${preamble}
 % if ahead:

@@ -10,6 +10,7 @@ since each number of rows would keep a copy of the weights.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any, TypeGuard
 
 from oclgen.families.packed.packed_formats import TEXTS
@@ -165,16 +166,39 @@ def _workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int]
     )
 
 
+def _bits(nibble: int, lanes: int, offset: int, shifted: bool, signed: bool) -> str:
+    """Return the text of a vector of floats: four bits of each of the words `bits`.
+
+    Args:
+        nibble: its number in a word, of eight.
+        lanes: of the vector.
+        offset: what is subtracted from a weight.
+        shifted: whether bits are shifted and converted; else they are laid into a float whose
+            power makes the lowest of them 1.
+        signed: whether they are kept as signed numbers, at the top of a word.
+    """
+    if shifted:
+        moved = "bits" if nibble == 7 else f"(bits << {28 - 4 * nibble})"
+        found = f"{moved} & 0xf0000000u" if signed else f"{moved} >> 28"
+        return f"convert_float{lanes}(as_int{lanes}({found}))"
+    shift = 4 * (nibble % 4)
+    power, value = (127 + 23 - shift) << 23, 2 ** (23 - shift)
+    moved = "bits >> 16" if nibble >= 4 else "bits"
+    return f"as_float{lanes}({moved} & {15 << shift:#x}u | {power:#x}u) - {value + offset}.0f"
+
+
 def plan(problem: PackedProblem, config: Config) -> Plan:
     """Return the launch that interleaves rows of w, and the product."""
     numbers, blocks = numbers_of(problem), problem.k // BLOCK
     assert numbers is not None
     form, whole, shifted = TEXTS[problem.format], is_whole(problem), config.lanes <= FEW_LANES
+    signed = shifted and not whole and form.offset > 0
+    bits = partial(_bits, lanes=config.lanes, offset=form.offset, shifted=shifted, signed=signed)
     shared: dict[str, Any] = {
         "numbers": numbers, "lanes": config.lanes, "item_n": config.item_n,
         "preamble": dtype_preamble(problem.dtype), "row_words": words_of(problem),
         "form": form, "packing": problem.packing,
-        "whole": whole, "signed": shifted and not whole and form.offset > 0,
+        "whole": whole, "signed": signed,
         "copied": "ushort" if problem.dtype == "fp16" else "elem_t",
     }  # fmt: skip
     groups = _groups(problem, config)
@@ -192,7 +216,7 @@ def plan(problem: PackedProblem, config: Config) -> Plan:
         of_weights=True,
     )  # fmt: skip
     product = Launch(
-        text=LazyText(lambda: render(NAME, shifted=shifted, **{**asdict(config), **shared})),
+        text=LazyText(lambda: render(NAME, bits=bits, **{**asdict(config), **shared})),
         kernel=NAME,
         global_size=(ceil_div(groups // config.item_n, config.loop_n),),
         local_size=(1,),
