@@ -145,8 +145,8 @@ def _few(mask: Tensor, x: Tensor | None, shape: Sequence[int]) -> Tensor:
     """
     out, many = torch.ops.ocl.select_few(mask, x, shape)
     used: Tensor = out[: int(many) * max(1, len(shape))]
-    # a result that is stored or kept has no more than twice the memory
-    return used if 2 * len(used) >= len(out) else used.clone()
+    # nested tensors take all memory that a result lies in
+    return used if len(used) == len(out) else used.clone()
 
 
 def _select_few(mask: Tensor, x: Tensor | None, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
