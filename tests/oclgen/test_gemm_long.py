@@ -90,3 +90,10 @@ def test_it_serves_where_c_is_small() -> None:
     assert gemm_long.guesses(GemmProblem(16, 16, 1_000), GPU) == []
     on_processor = replace(GPU, kind="cpu")
     assert FAMILIES["gemm_long"].guesses(GemmProblem(16, 16, 10_000), on_processor) == []
+
+
+def test_chunks_are_whole_copies_and_whole_steps_of_all_work_items() -> None:
+    problem = GemmProblem(16, 16, 10_000, "fp16", trans_a=True)
+    for tile_k, local_k in ((24, 16), (20, 4)):
+        reason = replace(CONFIG, tile_k=tile_k, local_k=local_k).why_not(problem, GPU)
+        assert reason == f"tile_k={tile_k} is no multiple of local_k={local_k} and 8"

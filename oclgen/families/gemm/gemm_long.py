@@ -161,7 +161,8 @@ class Config(BaseConfig):
                 f"item_m={self.item_m} item_n={self.item_n} needs {count} accumulators per "
                 f"work-item; at most {MAX_ACCUMULATORS} stay in registers"
             )
-        if self.tile_k % self.local_k or self.tile_k % (width := _width(problem)):
+        width = _width(problem)
+        if self.tile_k % self.local_k or self.tile_k % width:
             return f"tile_k={self.tile_k} is no multiple of local_k={self.local_k} and {width}"
         return parts.empty_slice(problem.k, self.split_k, self.tile_k)
 
