@@ -11,14 +11,13 @@ computes most of them in vain.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from math import prod
 from typing import TypeGuard
 
 from oclgen.families.gemm import gemm_parts as parts
 from oclgen.families.gemm.gemm_long_text import FLOATS, Operand
 from oclgen.families.parts.epilogue import epilogue
-from oclgen.families.parts.planes import planes_space
+from oclgen.families.parts.planes import Sum, planes_space
 from oclgen.family import BaseConfig, Traits
 from oclgen.limits import Limits
 from oclgen.parameters import Item, Local, Parts, Tile
@@ -223,22 +222,17 @@ def shaped(problem: GemmProblem, item_m: int, item_n: int, items: int) -> Config
 
 def plan(problem: GemmProblem, config: Config) -> Plan:
     """Return the product and, where k is split, the launch that adds its planes."""
-    product = _product(problem, config)
-    if config.split_k == 1:
-        return Plan((product,))
-    launches = product, _sum_of_planes(problem, config.split_k)
-    return Plan(launches, planes_space(problem, config.split_k))
+    return _sum_of_planes(problem, config.split_k).behind(_product(problem, config))
 
 
-@lru_cache(maxsize=64)
-def _sum_of_planes(problem: GemmProblem, split_k: int) -> Launch:
-    """Return the launch that adds the planes: work-items share those of a result."""
+def _sum_of_planes(problem: GemmProblem, split_k: int) -> Sum:
+    """Return the sum of the planes: work-items share those of a result."""
     slices = 1
     while 2 * slices <= min(split_k // 2, SUM_SLICES):
         slices *= 2
     whole = parts.sum_planes(problem, split_k)
     vec = next(width for width in (2, 1) if problem.n % width == 0)
-    return replace(whole, slices=slices, vec=vec, local_size=whole.local_size // slices).launch()
+    return replace(whole, slices=slices, vec=vec, local_size=whole.local_size // slices)
 
 
 def _width(problem: GemmProblem) -> int:
