@@ -3,7 +3,8 @@ r"""Recurrent networks against the CPU in float64: with states given, gradients 
     OCLGEN_DEVICE_PROFILE=tests/ocl_backend/wide_gpu.toml \
         python -m tests.ocl_backend.recurrent_cases
 
-runs them by the kernels that a GPU gets, and prints the launches and the worst error of each.
+runs them by the kernels that a GPU gets, by a launch for all steps and by one for each, and prints
+the launches and the worst error of each.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import ocl_backend  # noqa: F401 (registers the device)
+from ocl_backend.fusion import recall
+from ocl_backend.ops.sequence import recurrent_layer
 from tests.ocl_backend.cpu_twin import ocl, relative
 
 
@@ -99,13 +103,17 @@ def launches(name: str, place: torch.device) -> list[str]:
 
 
 def main() -> None:
-    """Print, by case, kernels that walk the steps and the worst error in float32 and bf16."""
+    """Print, by case and kernel, its launches and the worst error in float32 and bf16."""
     place = torch.device("ocl", 0)
-    found = {}
-    for name in CASES:
-        walks = sum(kernel.startswith("recurrent_forward") for kernel in launches(name, place))
-        errors = [worst(name, place, dtype) for dtype in (torch.float32, torch.bfloat16)]
-        found[name] = [walks, *errors]
+    found: dict[str, list[float]] = {}
+    for kernel in ("recurrent_forward", "recurrent_step_forward"):
+        is_stepped = kernel == "recurrent_step_forward"
+        recall.forget()
+        with patch.object(recurrent_layer, "is_stepped", lambda *_, chosen=is_stepped: chosen):
+            for name in CASES:
+                runs = launches(name, place).count(kernel)
+                errors = [worst(name, place, dtype) for dtype in (torch.float32, torch.bfloat16)]
+                found[f"{name}, {kernel}"] = [runs, *errors]
     print(json.dumps(found))
 
 

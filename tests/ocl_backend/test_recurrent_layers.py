@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ocl_backend.ops.sequence.recurrent_choice import is_faster
+from ocl_backend.ops.sequence.recurrent_choice import is_faster, is_stepped
 from ocl_backend.ops.sequence.recurrent_kernels import rows_of_group
+from ocl_backend.ops.sequence.recurrent_steps import Block, rows_of_block
 from oclgen.limits import KIB, Limits
 from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place, relative
@@ -128,18 +129,43 @@ def test_a_compiled_network_learns(device: Any) -> None:
 
 
 def test_long_steps_are_left_to_products() -> None:
-    """Sizes at which a work-group alone, or without matrix units, would be slower."""
+    """Sizes at which kernels without matrix units would be slower."""
     half = torch.bfloat16
-    assert is_faster(GPU, "lstm", half, 1, 342, False)
-    assert not is_faster(GPU, "lstm", half, 1, 700, False)
-    assert is_faster(GPU, "lstm", half, 1, 700, True)  # a step backward has many launches
-    assert not is_faster(GPU, "rnn_tanh", half, 1, 1500, True)
+    assert is_faster(GPU, "lstm", half, 1, 1500, False)
+    assert not is_faster(GPU, "lstm", half, 256, 1024, False)
+    assert not is_faster(GPU, "lstm", half, 256, 1024, True)
     processor = Limits("cpu", 256 * KIB, 8192, native_float_width=16, compute_units=2)
     assert is_faster(processor, "lstm", torch.float32, 64, 256, False)
     dots = Limits("cpu", 256 * KIB, 8192, native_float_width=16, compute_units=2,
                   instructions=frozenset({"vdpbf16ps"}))  # fmt: skip
     assert is_faster(dots, "lstm", half, 1, 256, False)
     assert not is_faster(dots, "lstm", half, 128, 512, False)
+
+
+def test_a_gpus_steps_are_launches_where_one_unit_has_too_much_to_read() -> None:
+    sizes = 4, 2
+    assert is_stepped(GPU, "lstm", *sizes, 490)
+    assert not is_stepped(GPU, "lstm", *sizes, 128)
+    assert not is_stepped(Limits("cpu", 256 * KIB, 8192), "lstm", *sizes, 490)
+    # a walk has a work-item for each unit, and a sequence of launches an end
+    assert is_faster(GPU, "gru", torch.float32, 1, 1500, True, is_long=False)
+    assert not is_faster(GPU, "gru", torch.float32, 1, 1500, True, is_long=True)
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+@pytest.mark.parametrize("hidden", [1, 3, 67, 490, 2000])
+def test_a_block_has_all_units_of_its_rows(hidden: int, is_backward: bool) -> None:
+    for batch in (1, 5, 64, 1000):
+        for limits in (GPU, Limits("gpu", 32 * KIB, 64, compute_units=4)):
+            terms = 4 * hidden if is_backward else hidden
+            tile = rows_of_block(limits, batch, terms)
+            if not tile:
+                continue
+            block = Block.of(limits, 4, hidden, batch, is_backward)
+            assert block.across * block.splits == block.items <= min(256, limits.max_work_group)
+            assert block.units * block.tile <= block.items
+            assert 4 * block.tile * (terms + block.items) <= limits.most_local_bytes
+            assert block.stride >= block.columns == (hidden if is_backward else 4 * hidden)
 
 
 def test_rows_of_a_group_fit_into_local_memory() -> None:

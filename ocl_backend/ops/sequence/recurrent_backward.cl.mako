@@ -8,6 +8,7 @@ step before. `previous` gets every step's hidden state before it, for the gradie
 
 c         ops.sequence.recurrent_kernels.Case, as in `recurrent_forward`
 product   the function of that name, of `recurrent_product`
+gates_text  the functions of `recurrent_gates`
 </%doc>\
 <%
     from ocl_backend.kernels import vectors
@@ -30,9 +31,8 @@ product   the function of that name, of `recurrent_product`
     outputs = ["grad_gates", *["grad_hidden"] * gru, "previous", "grad_h_0", *["grad_c_0"] * lstm]
 %>\
 ${c.prelude}
+${gates_text}
 ${product}
-typedef ${vectors.vector('float', V)} WIDE;
-
 __kernel __attribute__((reqd_work_group_size(${c.items}, 1, 1)))
 void recurrent_backward(
 % for name in inputs:
@@ -118,68 +118,46 @@ ${bend(r)}
 <%
     state, sums = f"{r * H} + unit", f"{r * c.product.stride} + unit"
     kept = f"row{r} * {c.saves * H} + unit"
-    names = {"lstm": "ifgo", "gru": "rzm"}.get(c.mode, "x")
 %>\
-% if c.packed:
-            if (!is_on${r}) {
-% for g in gates:
-                ${local_store("gates", f"{r * GH + g * H} + unit", "(WIDE)(0)")}
-% endfor
-                ${local_store("rest", f"next + {state}", local_load("carried", sums) + " + " + local_load("rest", f"now + {state}"))}
-% if lstm:
-                ${local_store("cells", f"next + {state}", local_load("cells", f"now + {state}"))}
-% endif
-            } else {
-% else:
             {
-% endif
-                const WIDE grad = ${local_load("carried", sums)}${" + " + local_load("rest", f"now + {state}") if rests else ""}${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
-                WIDE old;
-                if (has_before${r})
-                    old = ${load("saved", f"before{r} * {c.saves * H} + {(c.saves - 1) * H} + unit")};
-                else
-                    old = ${load("h_0", f"(long)b{r} * {H} + unit")};
+                const WIDE carry = ${local_load("carried", sums)}${" + " + local_load("rest", f"now + {state}") if rests else ""};
+                WIDE grads[${G}] = {${", ".join(["0"] * G)}}, cell = ${local_load("cells", f"now + {state}") if lstm else 0};
+                WIDE rest_next = carry;
+                ${f"if (is_on{r})" if c.packed else ""} {
+                    const WIDE grad = carry${" + " + load("grad_y", f"row{r} * y_row + unit") if c.has_y else ""};
+                    WIDE kept[${c.kept}], old, cx = 0, grad_n;
+% for index in range(c.kept):
+                    kept[${index}] = ${load("saved", f"{kept} + {index * H}")};
+% endfor
+                    if (has_before${r}) {
+                        old = ${load("saved", f"before{r} * {c.saves * H} + {(c.saves - 1) * H} + unit")};
 % if lstm:
-% for index, name in enumerate([*"ifgo", "cy"]):
-                const WIDE ${name} = ${load("saved", f"{kept} + {index * H}")};
-% endfor
-                WIDE cx;
-                if (has_before${r})
-                    cx = ${load("saved", f"before{r} * {c.saves * H} + {4 * H} + unit")};
-                else
-                    cx = ${load("c_0", f"(long)b{r} * {H} + unit")};
-                const WIDE bent = tanh(cy);
-                const WIDE through = ${local_load("cells", f"now + {state}")} + grad * o * (1 - bent * bent);
-                const WIDE grad_i = through * g * i * (1 - i), grad_f = through * cx * f * (1 - f);
-                const WIDE grad_g = through * i * (1 - g * g), grad_o = grad * bent * o * (1 - o);
-                ${local_store("cells", f"next + {state}", "through * f")}
-% elif gru:
-% for index, name in enumerate("rznm"):
-                const WIDE ${name} = ${load("saved", f"{kept} + {index * H}")};
-% endfor
-                const WIDE grad_n = grad * (1 - z) * (1 - n * n), grad_z = grad * (old - n) * z * (1 - z);
-                const WIDE grad_r = grad_n * m * r * (1 - r), grad_m = grad_n * r;
-                ${store("grad_gates", f"row{r} * {GH} + {2 * H} + unit", "grad_n")}
-% else:
-                const WIDE value = ${load("saved", f"{kept}")};
-% if c.mode == "rnn_tanh":
-                const WIDE grad_x = grad * (1 - value * value);
-% else:
-                const WIDE grad_x = value <= 0 ? (WIDE)(0) : grad;
+                        cx = ${load("saved", f"before{r} * {c.saves * H} + {4 * H} + unit")};
 % endif
+                    } else {
+                        old = ${load("h_0", f"(long)b{r} * {H} + unit")};
+% if lstm:
+                        cx = ${load("c_0", f"(long)b{r} * {H} + unit")};
 % endif
-% for index, name in enumerate(names):
-                ${local_store("gates", f"{r * GH + index * H} + unit", f"grad_{name}")}
-% if name != "m":
-                ${store("grad_gates", f"row{r} * {GH} + {index * H} + unit", f"grad_{name}")}
-% endif
+                    }
+                    gate_gradients(grad, old, cx, kept, &cell, grads, &grad_n);
+                    rest_next = ${"grad * kept[1]" if gru else 0};
+% for g in gates:
+                    ${store("grad_gates", f"row{r} * {GH} + {g * H} + unit", "grad_n" if gru and g == 2 else f"grads[{g}]")}
 % if gru:
-                ${store("grad_hidden", f"row{r} * {GH} + {index * H} + unit", f"grad_{name}")}
+                    ${store("grad_hidden", f"row{r} * {GH} + {g * H} + unit", f"grads[{g}]")}
 % endif
+% endfor
+                    ${store("previous", f"row{r} * {H} + unit", "old")}
+                }
+% for g in gates:
+                ${local_store("gates", f"{r * GH + g * H} + unit", f"grads[{g}]")}
 % endfor
 % if rests:
-                ${local_store("rest", f"next + {state}", "grad * z" if gru else "(WIDE)(0)")}
+                ${local_store("rest", f"next + {state}", "rest_next")}
 % endif
-                ${store("previous", f"row{r} * {H} + unit", "old")}
+% if lstm:
+                ${local_store("cells", f"next + {state}", "cell")}
+% endif
             }
 </%def>\

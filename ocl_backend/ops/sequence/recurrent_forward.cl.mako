@@ -8,9 +8,11 @@ the state, which loads its part of x ahead of the product. A processor's work-it
 
 c         ops.sequence.recurrent_kernels.Case: mode, hidden, dtype, biased, packed, saves, tile
 product   the function of that name, of `recurrent_product`
+gates_text  the functions of `recurrent_gates`
 </%doc>\
 <%
     from ocl_backend.kernels import vectors
+    from ocl_backend.ops.sequence.recurrent_kernels import SAVED
     H, R, V, G = c.hidden, c.tile, c.width, c.gates
     GH, lstm, gru = G * H, c.mode == "lstm", c.mode == "gru"
     rows, gates = range(R), range(G)
@@ -25,14 +27,10 @@ product   the function of that name, of `recurrent_product`
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
     inputs = ["x", "weight", *["bias", "hidden_bias"] * c.biased, "h_0", *["c_0"] * lstm]
     outputs = ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(c.saves)]
-    kept = {"lstm": ["i", "f", "g", "o", "cy"], "gru": ["r", "z", "n", "m"]}.get(c.mode, [])
 %>\
 ${c.prelude}
-#define SIGMOID(x) (1 / (1 + exp(-(x))))
-
+${gates_text}
 ${product}
-typedef ${vectors.vector('float', V)} WIDE;
-
 __kernel __attribute__((reqd_work_group_size(${c.items}, 1, 1)))
 void recurrent_forward(
 % for name in inputs:
@@ -139,42 +137,20 @@ ${indent}const WIDE x_${g}_${r} = ${load("x", f"row{r} * {GH} + {g * H} + unit")
     v = [local_load("sums", f"{r * c.product.stride + g * H} + unit") + f" + bias_{g}" + f" + x_{g}_{r}" * (g in from_input) for g in gates]
 %>\
             {
-                WIDE hy;
-% if lstm:
-                WIDE cy;
-% endif
+                const WIDE v[${G}] = {${", ".join(v)}};
+                const WIDE x_n = ${f"x_2_{r} + bias_n" if gru else 0};
+                WIDE kept[${SAVED[c.mode]}], hy = ${local_load("h", f"now + {at}")};
+                WIDE cell = ${local_load("cells", f"now + {at}") if lstm else 0};
                 ${f"if (is_on{r})" if c.packed else ""} {
-% if c.mode == "rnn_tanh":
-                    hy = tanh(${v[0]});
-% elif c.mode == "rnn_relu":
-                    const WIDE sum = ${v[0]};
-                    hy = sum < 0 ? (WIDE)(0) : sum;
-% elif lstm:
-                    const WIDE i = SIGMOID(${v[0]}), f = SIGMOID(${v[1]});
-                    const WIDE g = tanh(${v[2]}), o = SIGMOID(${v[3]});
-                    cy = f * ${local_load("cells", f"now + {at}")} + i * g;
-                    hy = o * tanh(cy);
-% else:
-                    const WIDE r = SIGMOID(${v[0]}), z = SIGMOID(${v[1]}), m = ${v[2]};
-                    const WIDE n = tanh(x_2_${r} + bias_n + r * m);
-                    hy = n + z * (${local_load("h", f"now + {at}")} - n);
-% endif
+                    hy = next_state(v, x_n, hy, &cell, kept);
                     ${store("y", f"row{r} * y_row + unit", "hy")}
-% for index, value in enumerate([*kept, "hy"][:c.saves]):
-                    ${store("saved", f"row{r} * {c.saves * H} + {index * H} + unit", value)}
+% for index in range(c.saves):
+                    ${store("saved", f"row{r} * {c.saves * H} + {index * H} + unit", f"kept[{index}]")}
 % endfor
                 }
-% if c.packed:
-                else {
-                    hy = ${local_load("h", f"now + {at}")};
-% if lstm:
-                    cy = ${local_load("cells", f"now + {at}")};
-% endif
-                }
-% endif
                 ${local_store("h", f"next + {at}", "hy")}
 % if lstm:
-                ${local_store("cells", f"next + {at}", "cy")}
+                ${local_store("cells", f"next + {at}", "cell")}
 % endif
             }
 </%def>\

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -174,6 +174,11 @@ class Case:
         return GATES[self.mode]
 
     @property
+    def kept(self) -> int:
+        """Numbers that the backward pass reads of a unit's step, without the state but an RNN's."""
+        return max(SAVED[self.mode] - 1, 1)
+
+    @property
     def width(self) -> int:
         """Units of a vector."""
         return width_of(self.hidden, self.limits) if self.is_wide else 1
@@ -222,11 +227,16 @@ def rows_of_group(limits: Limits, mode: Mode, batch: int, hidden: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _turn(case: Case) -> KernelLaunch:
-    """Return the launch that lays out the weights [gates, hidden]: source, target."""
-    product = case.product
+def turn(case: Case, product: Any, row: str = "column") -> KernelLaunch:
+    """Return the launch that lays out the weights [gates, hidden]: source, target.
+
+    Args:
+        case: of the product.
+        product: a `Product`, or what has its `columns`, `terms`, `across` and `stride`.
+        row: OpenCL C's row of the weights that a column of the product has, forward.
+    """
     text = rendered(
-        "recurrent_turn", package="ocl_backend", c=product, turned=not case.is_backward,
+        "recurrent_turn", package="ocl_backend", c=product, turned=not case.is_backward, row=row,
         source=case.type, target=case.weight_type,
     )  # fmt: skip
     sizes = product.stride // product.across_turned, ceil_div(product.terms, product.terms_turned)
@@ -251,7 +261,7 @@ def launched(case: Case, batch: int) -> KernelLaunch | LaunchSequence:
     room = product.stride * product.terms * case.weight_type.item_bytes
     at = 0 if case.is_backward else 1
     places = *range(at), count, *range(at + 1, count)
-    parts = Part(_turn(case), (at, count)), Part(walk, places)
+    parts = Part(turn(case, product), (at, count)), Part(walk, places)
     return LaunchSequence(case.device, parts, count, (room,), of_weights=1)
 
 
@@ -260,7 +270,8 @@ def _prepared(case: Case, name: str, groups: int) -> KernelLaunch:
     function = rendered(
         "recurrent_product", package="ocl_backend", c=case.product, weight=case.weight_type
     )
-    source = rendered(name, package="ocl_backend", c=case, product=function)
+    gates = rendered("recurrent_gates", package="ocl_backend", c=case)
+    source = rendered(name, package="ocl_backend", c=case, product=function, gates_text=gates)
     bytes_of = {"weight": case.weight_type.item_bytes, "table": 4}
     names = re.findall(r"\*(\w+), const long", source)
     arguments: list[Argument] = [

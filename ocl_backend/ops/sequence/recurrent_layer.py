@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ocl_backend.ops.sequence.recurrent_choice import is_stepped
 from ocl_backend.ops.sequence.recurrent_kernels import (
     GATES,
     MODES,
@@ -23,7 +24,9 @@ from ocl_backend.ops.sequence.recurrent_kernels import (
     launched,
     rows_of_group,
 )
+from ocl_backend.ops.sequence.recurrent_steps import MOST_STEPS, stepped
 from ocl_backend.runtime import capture
+from ocl_backend.runtime.launch import Prepared
 from ocl_backend.runtime.tables import as_table
 from oclgen.opencl.device import devices
 
@@ -158,7 +161,12 @@ def recurrent_layer_backward(
 def _run(case: Case, walk: Walk, given: Sequence[Tensor], width: int, direction: int) -> None:
     tensors = given if walk.table is None else [*given, walk.table]
     rows = walk.steps, walk.batch, walk.row_of_step, walk.row_of_batch
-    launched(case, walk.batch)(*(t.data_ptr() for t in tensors), *rows, width, direction)
+    sizes = case.mode, case.dtype.itemsize, walk.batch, case.hidden
+    if walk.steps <= MOST_STEPS and is_stepped(case.limits, *sizes):
+        launches: Prepared = stepped(case, walk.batch, walk.steps)
+    else:
+        launches = launched(case, walk.batch)
+    launches(*(t.data_ptr() for t in tensors), *rows, width, direction)
 
 
 def _dense(tensor: Tensor | None) -> Tensor | None:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from ocl_backend.dispatch.composite import COMPOSED, are_plain, is_transformed
 from ocl_backend.ops.sequence.recurrent_choice import is_faster
 from ocl_backend.ops.sequence.recurrent_kernels import GATES, MODES, Mode
+from ocl_backend.ops.sequence.recurrent_steps import MOST_STEPS
 from oclgen.opencl.device import devices
 
 SERVED = torch.float32, torch.float16, torch.bfloat16
@@ -95,15 +96,22 @@ def _is_served(network: Network) -> bool:
         return False
     if x.dtype not in SERVED or not _fits(network):
         return False
-    _, batch, hidden = _sizes(network)
-    return _is_faster(x.get_device(), network.mode, _dtype(x), batch, hidden, network.is_learning)
+    steps, *sizes = _sizes(network)
+    case = network.mode, _dtype(x), *sizes, network.is_learning, steps > MOST_STEPS
+    return _is_faster(x.get_device(), *case)
 
 
 @lru_cache(maxsize=1024)
 def _is_faster(
-    device: int, mode: Mode, dtype: torch.dtype, batch: int, hidden: int, learns: bool
+    device: int,
+    mode: Mode,
+    dtype: torch.dtype,
+    batch: int,
+    hidden: int,
+    learns: bool,
+    is_long: bool,
 ) -> bool:
-    return is_faster(devices()[device].limits, mode, dtype, batch, hidden, learns)
+    return is_faster(devices()[device].limits, mode, dtype, batch, hidden, learns, is_long)
 
 
 def _fits(network: Network) -> bool:

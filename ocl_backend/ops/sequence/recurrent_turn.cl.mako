@@ -4,7 +4,7 @@ type if that is wanted: blocks of `c.across` columns of the product, of each blo
 sums after the other. The last block ends in zeros.
 
 c               ops.sequence.recurrent_kernels.Product
-turned          whether the product's columns are rows of the weights
+turned          whether the product's columns are rows of the weights, `row` says which
 source, target  how they are stored
 </%doc>\
 <%
@@ -14,7 +14,7 @@ source, target  how they are stored
     value = target.convert(source, source.load("x", "from"))
     zero = target.store("y", "to", "0")
     write = "y[to] = x[from];" if source is target else target.store("y", "to", value)
-    from_ = f"column * {c.terms} + k" if turned else f"k * {c.columns} + column"
+    from_ = f"({row}) * {c.terms} + k" if turned else f"k * {c.columns} + column"
 %>\
 ${target.prelude if target is source else source.prelude}
 
