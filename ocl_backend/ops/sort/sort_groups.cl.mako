@@ -8,12 +8,14 @@ descending  the order
 group       work-items of a group
 share       items of a work-item
 order       type of the positions that are written: "int", or "long" of the last launch
+given       "blocks": whether the items have positions, where they were in longer rows; else none
 
 Neighbouring work-items read and write places SHARE items apart, which would lie in a few of local
 memory's 32 banks. So a place is left free behind every 32.
 
 Rows are dense. "blocks": several rows of `padded` places each share a group, or `blocks` groups
-share a row. "tiles": pairs of runs of `length` items become one; a row has `tiles` groups.
+share a row; the first `kept` items of each block are written, one block behind the other, to rows
+of `written` items. "tiles": pairs of runs of `length` items become one; a row has `tiles` groups.
 </%doc>
 <%
     value, block = dtype.value, group * share
@@ -72,17 +74,24 @@ void merge(const __local ${value} *keys, const __local ${local} *order, int a, c
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void sort_blocks(
     const __global ${dtype.storage} *restrict x, const long x_start,
+% if given:
+    const __global int *restrict given, const long given_start,
+% endif
     __global ${dtype.storage} *restrict keys, const long keys_start,
     __global ${order} *restrict order, const long order_start,
-    const long rows, const int size, const int padded, const int blocks)
+    const long rows, const int size, const int padded, const int blocks, const int kept,
+    const int written)
 {
     __local ${value} sorted[ROOM];
     __local ushort places[ROOM];
     const int id = (int)get_local_id(0);
     const long first_row = (long)get_group_id(0) / blocks * (BLOCK / padded);
-    const int begin = (int)(get_group_id(0) % blocks) * BLOCK;
+    const int group = (int)(get_group_id(0) % blocks), begin = group * BLOCK;
     const int items = min(size - begin, padded);
     x += x_start;
+% if given:
+    given += given_start;
+% endif
     keys += keys_start;
     order += order_start;
     for (int t = id; t < BLOCK; t += ${group}) {
@@ -135,10 +144,10 @@ void sort_blocks(
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     for (int t = id; t < BLOCK; t += ${group}) {
-        const long number = first_row + t / padded, at = number * size + begin + t % padded;
-        if (number < rows && t % padded < items) {
+        const long number = first_row + t / padded, at = number * written + group * kept + t % padded;
+        if (number < rows && t % padded < min(items, kept)) {
             ${dtype.store("keys", "at", "sorted[AT(t)]")}
-            order[at] = begin + places[AT(t)];
+            order[at] = ${"given[number * size + begin + places[AT(t)]]" if given else "begin + places[AT(t)]"};
         }
     }
 }

@@ -34,31 +34,29 @@ def serves(limits: Limits, size: int) -> bool:
     return size <= MOST_ITEMS and fit(limits, ROOM * MOST_BYTES + 8)
 
 
-def first_of_blocks(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """Return the first items of each row's sorted blocks, and where they were, as int64.
+def first(rows: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the first items of each sorted row, and where they were, as int64.
+
+    Each launch leaves the first items of every block.
 
     Args:
         rows: [rows, size], dense, with items.
-        count: of a block's first items, at most `BLOCK`; all where it has fewer.
+        count: items of a row, less than `BLOCK`, and at most `size`.
         descending: the order.
-
-    Returns:
-        Both are [rows, items]; what comes first in a row is among its items.
     """
-    size = rows.shape[1]
-    if size <= BLOCK:
-        keys, order = sorted_rows(rows, descending)
-        return keys[:, :count], order[:, :count]
-    whole = size // BLOCK
-    keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=torch.int64)
-    numbers = len(rows), size, BLOCK, ceil_div(size, BLOCK)
-    launch = _prepared(rows.get_device(), "blocks", rows.dtype, descending, torch.int64, *numbers)
-    launch(rows.data_ptr(), keys.data_ptr(), order.data_ptr())
-    found = []
-    for part in (keys, order):
-        firsts = part[:, : whole * BLOCK].view(-1, whole, BLOCK)[:, :, :count].flatten(1)
-        found.append(torch.cat((firsts, part[:, whole * BLOCK :][:, :count]), 1))
-    return found[0], found[1]
+    order: Tensor | None = None
+    while True:
+        size = rows.shape[1]
+        blocks = ceil_div(size, BLOCK)
+        written = count if blocks == 1 else (blocks - 1) * count + min(count, size % BLOCK or BLOCK)
+        kind = torch.int64 if blocks == 1 else torch.int32
+        keys, made = rows.new_empty((len(rows), written)), _places(rows, written, kind)
+        launch = _blocks(rows, descending, kind, count, written, given=order is not None)
+        given = () if order is None else (order.data_ptr(),)
+        launch(rows.data_ptr(), *given, keys.data_ptr(), made.data_ptr())
+        if blocks == 1:
+            return keys, made
+        rows, order = keys, made
 
 
 def sorted_blocks(flat: Tensor) -> Tensor | None:
@@ -70,9 +68,8 @@ def sorted_blocks(flat: Tensor) -> Tensor | None:
     size, device = len(flat), flat.get_device()
     if not serves(devices()[device].limits, size):
         return None
-    numbers = 1, size, min(BLOCK, places(size)), ceil_div(size, BLOCK)
     keys, order = torch.empty_like(flat), torch.empty_like(flat, dtype=torch.int32)
-    launch = _prepared(device, "blocks", flat.dtype, False, order.dtype, *numbers)
+    launch = _blocks(flat.view(1, size), False, order.dtype, BLOCK, size)
     launch(flat.data_ptr(), keys.data_ptr(), order.data_ptr())
     return keys
 
@@ -89,11 +86,11 @@ def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     wide, narrow = torch.int64, torch.int32
     keys, order = torch.empty_like(rows), torch.empty_like(rows, dtype=wide)
     if size <= BLOCK:
-        launch = _prepared(device, "blocks", dtype, descending, wide, count, size, places(size), 1)
+        launch = _blocks(rows, descending, wide, BLOCK, size)
         launch(rows.data_ptr(), keys.data_ptr(), order.data_ptr())
         return keys, order
     blocks = ceil_div(size, BLOCK)
-    launch = _prepared(device, "blocks", dtype, descending, narrow, count, size, BLOCK, blocks)
+    launch = _blocks(rows, descending, narrow, BLOCK, size)
     runs, found = torch.empty_like(rows), torch.empty_like(rows, dtype=narrow)
     launch(rows.data_ptr(), runs.data_ptr(), found.data_ptr())
     spare = (torch.empty_like(runs), torch.empty_like(found)) if size > 2 * BLOCK else (keys, order)
@@ -101,39 +98,81 @@ def sorted_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     while length < size:
         is_last = 2 * length >= size
         made, kind = ((keys, order), wide) if is_last else (spare, narrow)
-        launch = _prepared(device, "tiles", dtype, descending, kind, count, size, length, blocks)
+        launch = _tiles(device, dtype, descending, kind, count, size, length, blocks)
         launch(*(part.data_ptr() for part in (runs, found, *made)))
         (runs, found), spare = made, (runs, found)
         length *= 2
     return keys, order
 
 
+def _places(rows: Tensor, size: int, kind: torch.dtype) -> Tensor:
+    return torch.empty((len(rows), size), dtype=kind, device=rows.device)
+
+
+def _blocks(
+    rows: Tensor,
+    descending: bool,
+    order: torch.dtype,
+    kept: int,
+    written: int,
+    given: bool = False,
+) -> KernelLaunch:
+    """Prepare sorting blocks of `rows`, of which the first `kept` items go to rows of `written`."""
+    count, size = rows.shape
+    device, dtype = rows.get_device(), rows.dtype
+    return _prepared_blocks(device, dtype, descending, order, given, count, size, kept, written)
+
+
 @lru_cache(maxsize=MOST_LAUNCHES)
-def _prepared(
+def _prepared_blocks(
     device: int,
-    kind: str,
+    dtype: torch.dtype,
+    descending: bool,
+    order: torch.dtype,
+    given: bool,
+    rows: int,
+    size: int,
+    kept: int,
+    written: int,
+) -> KernelLaunch:
+    padded, blocks = places(size), ceil_div(size, BLOCK)
+    item, numbers = Pointer(dtype.itemsize), map(np.int32, (size, padded, blocks, kept, written))
+    arguments: list[Argument] = [item, *[Pointer(4)] * given, item, Pointer(order.itemsize)]
+    groups = ceil_div(rows, BLOCK // padded) * blocks
+    source = _source("blocks", dtype, descending, order, given)
+    return _launch(device, "blocks", source, groups, [*arguments, np.int64(rows), *numbers])
+
+
+@lru_cache(maxsize=MOST_LAUNCHES)
+def _tiles(
+    device: int,
     dtype: torch.dtype,
     descending: bool,
     order: torch.dtype,
     rows: int,
     size: int,
     length: int,
-    blocks: int,
+    tiles: int,
 ) -> KernelLaunch:
-    """Prepare a launch of `kind`; `length`: of a padded row or a run, `blocks`: groups of a row."""
-    item = dtype_of(dtype)
-    source = rendered(
-        "sort_groups", package="ocl_backend", kind=kind, dtype=item, descending=descending,
-        group=GROUP, share=SHARE, order="long" if order is torch.int64 else "int",
+    """Prepare merging pairs of runs of `length` items; a row has `tiles` groups."""
+    item = Pointer(dtype.itemsize)
+    numbers = map(np.int32, (size, length, tiles))
+    source = _source("tiles", dtype, descending, order, False)
+    arguments: list[Argument] = [item, Pointer(4), item, Pointer(order.itemsize), *numbers]
+    return _launch(device, "tiles", source, rows * tiles, arguments)
+
+
+def _source(
+    kind: str, dtype: torch.dtype, descending: bool, order: torch.dtype, given: bool
+) -> str:
+    return rendered(
+        "sort_groups", package="ocl_backend", kind=kind, dtype=dtype_of(dtype),
+        descending=descending, group=GROUP, share=SHARE, given=given,
+        order="long" if order is torch.int64 else "int",
     )  # fmt: skip
-    pointers = [Pointer(item.item_bytes), Pointer(item.item_bytes), Pointer(order.itemsize)]
-    at_once = 1
-    if kind == "blocks":
-        at_once = BLOCK // length
-        numbers: list[Argument] = [np.int64(rows), *map(np.int32, (size, length, blocks))]
-    else:
-        pointers.insert(1, Pointer(4))
-        numbers = list(map(np.int32, (size, length, blocks)))
-    groups = ceil_div(rows, at_once) * blocks
-    arguments: list[Argument] = [*pointers, *numbers]
+
+
+def _launch(
+    device: int, kind: str, source: str, groups: int, arguments: list[Argument]
+) -> KernelLaunch:
     return prepare(device, source, f"sort_{kind}", (groups * GROUP,), arguments, (GROUP,))

@@ -20,6 +20,7 @@ from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.memory_formats import as_rows, from_rows
+from ocl_backend.kernels.row_blocks import BLOCK
 from ocl_backend.ops.reduce import positions
 from ocl_backend.ops.reduce.reductions import max_dim
 from ocl_backend.ops.sort import line_selection, sort_groups
@@ -213,13 +214,12 @@ def topk(
 def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
     """Return the first k of the sorted rows: each share's first k, until few enough to sort."""
     size = rows.shape[1]
+    limits = devices()[rows.get_device()].limits
+    if sort_groups.serves(limits, size) and (size <= BLOCK or k <= BLOCK // LEAST_SHARE):
+        return sort_groups.first(rows, k, largest)
     if k > MOST_SELECTED or size < LEAST_SHARE * k or size <= 4 * RUN:
         keys, order = _sorted(rows, largest)
         return keys[:, :k].contiguous(), order[:, :k].contiguous()
-    limits = devices()[rows.get_device()].limits
-    if sort_groups.serves(limits, size):
-        keys, order = sort_groups.first_of_blocks(rows, k, largest)
-        return _sooner(keys.contiguous(), order, k, largest)
     enough = ceil_div(vectors.busy_items(limits), len(rows))
     share = min(max(LEAST_SHARE * k, size // enough), size)
     parts = size // share
