@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import ocl_backend  # noqa: F401 (registers the device)
+from tests import sampled_builds
 from tests.ocl_backend.cpu_twin import ocl, relative
 
 
@@ -100,6 +101,7 @@ def launches(name: str, place: torch.device) -> list[str]:
 
 def main() -> None:
     """Print, by case, kernels that walk the steps and the worst error in float32 and bf16."""
+    sampled_builds.begin()
     place = torch.device("ocl", 0)
     found = {}
     for name in CASES:
