@@ -101,7 +101,6 @@ def test_only_devices_that_showed_the_instructions_are_served() -> None:
     assert seeds_of("gemm_mma", PROBLEM, Limits()) == []
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", gemm_mma.DTYPES_SERVED)
 @pytest.mark.parametrize("size", [(4096, 4096, 4096), (16, 4096, 4096)], ids=["square", "skinny"])
 def test_the_space_holds_both_units_and_the_seeds(dtype: str, size: tuple[int, int, int]) -> None:
