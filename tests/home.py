@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,11 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Threads of numpy and torch on the host: matrices of tests are small, and a second thread waits
 in a loop for the first, which triples the CPU time of a search."""
 
+SETTINGS = ROOT / "cl.cfg"
+"""Link to what Intel's runtime reads for each kernel that it loads: in the working folder first,
+then beside its library. To find that one, it reads the list of the process's mapped files, of which
+a worker has 1,500: that took two thirds of the time to load a program."""
+
 
 def enter() -> Path | None:
     """Point every variable that names a user's folder to the run's own.
@@ -34,6 +41,12 @@ def enter() -> Path | None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         made = Path(tempfile.mkdtemp(prefix="oclgen-tests-"))
         os.environ[VARIABLE] = str(made)
+        # a shell's background job ignores it, and so would a tuning that a test interrupts
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        with suppress(OSError):  # another run's is there, or links are not
+            SETTINGS.symlink_to(Path(sys.prefix) / "lib" / SETTINGS.name)
+            (made / SETTINGS.name).touch()
     for name in [name for name in os.environ if name.startswith("OCLGEN_") and name not in KEPT]:
         del os.environ[name]
     os.environ.update(folders(Path(os.environ[VARIABLE])))
@@ -73,4 +86,6 @@ def of_worker(*_: object) -> Path:
 def leave(made: Path | None) -> None:
     """Remove the folder that `enter` made."""
     if made is not None:
+        if (made / SETTINGS.name).exists():  # the link is this run's
+            SETTINGS.unlink(missing_ok=True)
         shutil.rmtree(made, ignore_errors=True)

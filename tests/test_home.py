@@ -46,6 +46,20 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_another_run_leaves_the_link_to_the_runtimes_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "SETTINGS", tmp_path / "cl.cfg")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    for name in os.environ:
+        monkeypatch.setenv(name, os.environ[name])  # is set back at the end
+    first, second = home.enter(), home.enter()
+    home.leave(second)
+    assert home.SETTINGS.is_symlink()
+    home.leave(first)
+    assert not home.SETTINGS.is_symlink()
+
+
 @pytest.mark.usefixtures("any_device")
 def test_a_run_leaves_the_home_that_it_was_given_alone(tmp_path: Path) -> None:
     """The user's database, where it lies and where a variable says, holds a bogus winner."""

@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.fusion import recall
 from ocl_backend.ops.sequence import recurrent_layer
+from tests import sampled_builds
 from tests.ocl_backend.cpu_twin import ocl, relative
 
 
@@ -104,6 +105,7 @@ def launches(name: str, place: torch.device) -> list[str]:
 
 def main() -> None:
     """Print, by case and kernel, its launches and the worst error in float32 and bf16."""
+    sampled_builds.begin()
     place = torch.device("ocl", 0)
     found: dict[str, list[float]] = {}
     for kernel in ("recurrent_forward", "recurrent_step_forward"):

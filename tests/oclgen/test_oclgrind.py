@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 CASES = ("-m", "tests.oclgen.oclgrind_cases")
-PROCESSES = 4
-"""Each of which simulates several families."""
+PROCESSES = 2
+"""One for each worker of a run, since to start one takes 1.3 s of a core."""
 
 RACE = """
 from oclgen.opencl.device import select
