@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
@@ -23,6 +25,9 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
 COMPOSED = torch._C.DispatchKey.CompositeExplicitAutograd
+NARROW, FEW = 128, 2**15
+"""Items of a row below which, and items of the result above which, a fill and a copy are faster: to
+find a row's place takes as long as to write some 50 items."""
 
 
 class Dim(NamedTuple):
@@ -50,21 +55,14 @@ def constant_pad_nd(x: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     Raises:
         RuntimeError: torch's, of paddings that it refuses.
     """
-    if not _is_served(x, pad):
+    dims = _dims(x, pad) if _is_served(x, pad) else []
+    shape = [dim.padded for dim in dims]
+    if not dims or (shape[-1] < NARROW and prod(shape) > FEW):
         composed: Tensor = torch.ops.aten.constant_pad_nd.default._op_dk(COMPOSED, x, pad, value)
         return composed
-    pairs = [(0, 0)] * (x.dim() - len(pad) // 2)
-    pairs += [(pad[at], pad[at + 1]) for at in range(len(pad) - 2, -1, -2)]
-    shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]
-    out = torch.empty(
-        shape,
-        dtype=x.dtype,
-        device=x.device,
-        memory_format=torch._prims_common.suggest_memory_format(x),
-    )
-    steps = out.stride()
-    order = sorted(range(x.dim()), key=lambda dim: (-steps[dim], dim))
-    _fill(x, out, _joined([Dim(x.shape[d], *pairs[d], x.stride(d)) for d in order]), value)
+    layout = suggest_memory_format(x)
+    out = torch.empty(_padded(x.shape, pad), dtype=x.dtype, device=x.device, memory_format=layout)
+    _fill(x, out, dims, value)
     return out
 
 
@@ -74,6 +72,29 @@ def _is_served(x: Tensor, pad: Sequence[int]) -> bool:
     if not fits or min(pad) < 0 or not any(pad) or not x.numel() or x.itemsize not in BITS:
         return False
     return are_possible(devices()[x.get_device()].limits)
+
+
+def _pairs(rank: int, pad: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the constants before and after each of `rank` dimensions, the first one first."""
+    pairs = [(pad[at], pad[at + 1]) for at in range(len(pad) - 2, -1, -2)]
+    return [(0, 0)] * (rank - len(pairs)) + pairs
+
+
+def _padded(shape: Sequence[int], pad: Sequence[int]) -> list[int]:
+    return [size + sum(pair) for size, pair in zip(shape, _pairs(len(shape), pad), strict=True)]
+
+
+def _lies_in_order(x: Tensor) -> bool:
+    """Say whether torch lays the result's dimensions out in their order, or channels last."""
+    return suggest_memory_format(x) is torch.contiguous_format
+
+
+def _dims(x: Tensor, pad: Sequence[int]) -> list[Dim]:
+    """Return the dimensions as the result has them in memory, joined where they can be."""
+    rank = x.dim()
+    order = [*range(rank)] if _lies_in_order(x) else [0, *range(2, rank), 1]
+    pairs = _pairs(rank, pad)
+    return _joined([Dim(x.shape[d], pairs[d][0], pairs[d][1], x.stride(d)) for d in order])
 
 
 def _joined(dims: list[Dim]) -> list[Dim]:
