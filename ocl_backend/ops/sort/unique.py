@@ -23,8 +23,8 @@ MANY_BLOCKS = 8
 they must not be more than to be sorted instead."""
 
 FEW = 2**16
-"""Items that a processor's host looks through itself: it waits for their number anyway, and merges
-of so few are some twenty launches, which take four times as long as the host's sort."""
+"""Items that a processor's host looks through itself: it waits for their number anyway, and 26
+launches, most of them merges, take two to six times as long as the host's sort of 30,000 to 64."""
 
 Unique = tuple[Tensor, Tensor, Tensor]
 """The distinct items, for each item its place among them, and how often each occurs."""
