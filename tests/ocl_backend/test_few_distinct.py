@@ -24,15 +24,17 @@ GIVEN = {
 
 @pytest.mark.parametrize("few", [0, unique.FEW])
 @pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("call", [torch.unique, torch.unique_consecutive])
 @pytest.mark.parametrize("asked", [(False, False), (True, False), (False, True), (True, True)])
 def test_items_places_and_counts(
-    device: Any, few: int, name: str, asked: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device: Any, few: int, name: str, call: Any, asked: tuple[bool, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(unique, "FEW", few)
     x = GIVEN[name]
     inverse, counts = asked
-    ours = torch.unique(x.to(place(device)), return_inverse=inverse, return_counts=counts)
-    theirs = torch.unique(x, return_inverse=inverse, return_counts=counts)
+    ours = call(x.to(place(device)), return_inverse=inverse, return_counts=counts)
+    theirs = call(x, return_inverse=inverse, return_counts=counts)
     for found, wanted in zip(
         *((o,) if torch.is_tensor(o) else o for o in (ours, theirs)), strict=True
     ):

@@ -7,7 +7,6 @@ takes the fewest multiplications is summed first, for all outputs at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from math import prod
 from string import ascii_letters
 
@@ -19,6 +18,9 @@ from ocl_backend.dtypes import STORAGE
 
 COMPOSED = torch._C.DispatchKey.CompositeExplicitAutogradNonFunctional
 Dims = tuple[int, ...]
+ORDERS = (1, 2, 0), (0, 1, 2), (0, 2, 1)
+"""The pair that is summed first, and the last tensor. Of those with as many multiplications the
+first serves: it sums over the last dimension of a layer's weights, which are read as they lie."""
 
 
 def trilinear(
@@ -51,9 +53,8 @@ def trilinear(
         for pair in zip(dims, tensor.shape, strict=True)
     )  # fmt: skip
     kept = tuple(d for d in range(rank) if d not in sumdim)
-    orders = [order for order in permutations(range(3)) if order[0] < order[1]]
     first, second, last = min(
-        orders, key=lambda order: _multiplications([own[at] for at in order], kept, sizes)
+        ORDERS, key=lambda order: _multiplications([own[at] for at in order], kept, sizes)
     )
     between = _between(own[first], own[second], own[last], kept)
     pair = torch.einsum(
