@@ -86,7 +86,8 @@ def _settle() -> None:
 
 def _pass_through(device: torch.device) -> None:
     engine = torch.autograd.Variable._execution_engine
-    with torch.inference_mode(False), torch.enable_grad():  # a program may have ended without
+    threads = torch.autograd.set_multithreading_enabled(True)
+    with threads, torch.inference_mode(False), torch.enable_grad():  # a program may end without
         leaf = torch.empty(1, device=device, requires_grad=True)
         result, gradient = leaf.view(1), leaf.detach().clone()
     _last.extend((leaf, result, gradient))

@@ -33,6 +33,9 @@ MOST_ON_CPU = 4096
 """Items of a row that a CPU keeps: they stay in its first cache."""
 GROUPS_PER_UNIT = 2
 """Groups that keep a compute unit busy."""
+LONG_ROW = 65_536
+"""Items of a row that a core of a processor walks by itself, however few rows there are: sums that
+cores share are two launches more, and a core takes some 50 us for these items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,9 @@ def rows_of(x: Tensor, dim: int) -> Rows | None:
     if x.dim() == 0 or axis_of(dim, x.dim()) != x.dim() - 1 or not x.is_contiguous():
         return None
     rows = Rows(x.get_device(), x.dtype, prod(x.shape[:-1]), x.shape[-1])
-    whole = shares(rows).held > 0 or rows.rows >= GROUPS_PER_UNIT * rows.limits.compute_units
-    return rows if whole else None
+    is_short = rows.limits.kind == "cpu" and rows.inner <= LONG_ROW
+    is_busy = rows.rows >= GROUPS_PER_UNIT * rows.limits.compute_units
+    return rows if is_short or is_busy or shares(rows).held > 0 else None
 
 
 @lru_cache(maxsize=1024)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+
+import torch
 
 from oclgen import system
 from oclgen.opencl import loader
@@ -68,9 +71,23 @@ def open_devices() -> tuple[Device, ...]:
         if limits.kind == "cpu" and device.info.runtime.startswith(SLOW_COPIES):
             library.ocl_copy_by_kernels(ctypes.c_int(index))
         set_submission(index, submission(own, on_cpu=limits.kind == "cpu"))
+    if are_processors(found):
+        library.ocl_keep_backward()
     if found:
         found[0].expect()  # a network is about to be moved there
     return found
+
+
+def are_processors(found: Sequence[Device]) -> bool:
+    """Say whether processors are all that torch computes on: none runs beside the host's threads.
+
+    Then a backward pass runs in the thread that calls it. Devices that run beside it may have
+    passes of their own at the same time (`torch.nn.DataParallel`), which take a thread each.
+
+    Args:
+        found: the devices of `ocl`.
+    """
+    return not torch.cuda.is_available() and all(each.limits.kind == "cpu" for each in found)
 
 
 def set_limit(index: int, size: int) -> None:

@@ -12,6 +12,7 @@ torch: Any = pytest.importorskip("torch")
 
 import ocl_backend  # noqa: F401 (registers the device)
 from ocl_backend.dispatch.tuned import TunedCall
+from ocl_backend.fusion import recall
 from tests.ocl_backend.cpu_twin import place
 from tests.ocl_backend.test_loose import drawn, rms_norm, run
 
@@ -121,6 +122,7 @@ def test_a_product_of_several_launches_is_one_of_rows(
         return kept, linear(kept * 2, last)
 
     monkeypatch.setattr(TunedCall, "launches", launches)
+    recall.forget()
     x, _, weight, last = layer(torch.float32, (1, 1), 94, 45, 7)
     given = [x, weight, drawn(torch.float32, (1, 1, 45))[0], last[:, :45].contiguous()]
     kernels = check(closed, given, place(device))

@@ -158,6 +158,10 @@ bool append_loosely(Held& call, const int64_t* values) {
   if (!call.ways->loose || call.is_asked || at::GradMode::is_enabled() ||
       chain.size() >= kMostLinks)
     return false;
+  // What is dropped by now was read by no link: nothing becomes one with it. Held on, its memory
+  // could not be the next result's, and a loop that drops its results would write all of a cache.
+  if (!chain.empty() && is_dropped(reinterpret_cast<const void*>(chain.back().result())))
+    return false;
   // a chain is of one device, because its links read what others wrote, or stand in it loosely
   if (!chain.empty() && (!may_be_loose || chain.front().call->device != call.device)) return false;
   if (result_bytes + result_bytes_of(call, values) > most_loose_bytes(call.device)) return false;

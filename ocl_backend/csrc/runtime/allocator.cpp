@@ -1,9 +1,11 @@
 // The device's allocator as torch sees it.
 #include <unordered_map>  // the next one uses it
 
+#include <c10/core/AutogradState.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>
+#include <atomic>
 
 #include "runtime/deferred.h"
 #include "runtime/memory.h"
@@ -15,8 +17,22 @@ namespace ocl {
 
 namespace {
 
+// Whether a thread that allocates runs its backward passes itself.
+std::atomic<bool> keeps_backward{false};
+
+// Once for each thread: a program may choose otherwise later.
+void keep_backward_here() {
+  thread_local bool was_told = false;
+  if (was_told || !keeps_backward.load(std::memory_order_relaxed)) return;
+  was_told = true;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
 struct Allocator final : c10::DeviceAllocator {
-  c10::DataPtr allocate(size_t bytes) override { return ocl::allocate(current_device(), bytes); }
+  c10::DataPtr allocate(size_t bytes) override {
+    keep_backward_here();
+    return ocl::allocate(current_device(), bytes);
+  }
   c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
   void copy_data(void* target, const void* source, size_t bytes) const override {
     copy(target, source, bytes);
@@ -72,3 +88,11 @@ c10::DeviceAllocator* allocator() {
 }
 
 }  // namespace ocl
+
+extern "C" {
+
+// Lets threads run their backward passes themselves, as torch does on its CPU. Autograd's thread
+// for a device takes a core from the caller, which waits for it, and from the device's kernels if
+// that is a processor: a switch there and back takes 10 to 20 us.
+void ocl_keep_backward() { ocl::keeps_backward = true; }
+}
