@@ -145,7 +145,13 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
 
 
 def turns(n: int, rows: int, limits: Limits) -> int:
-    """Return how often a work-item multiplies `rows` rows of w, one group after the other."""
+    """Return how often a work-item multiplies a group of rows, one group after the other.
+
+    Args:
+        n: rows of w.
+        rows: of a group.
+        limits: of the device.
+    """
     items = ITEMS_PER_UNIT * limits.compute_units
     return max(1, min(MOST_IN_TURN, ceil_div(n, rows) // items))
 
@@ -156,7 +162,12 @@ def _groups(problem: PackedProblem, config: Config) -> int:
 
 
 def workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int], ...]:
-    """Return the workspaces of interleaved weights, by role, in bytes."""
+    """Return the workspaces of interleaved weights, by role, in bytes.
+
+    Args:
+        problem: whose weights these are.
+        config: says how they are interleaved.
+    """
     numbers = numbers_of(problem)
     assert numbers is not None
     rows = _groups(problem, config) * config.lanes
