@@ -1,7 +1,7 @@
 // Buffers of OpenCL, and where they lie: on a processor in the host's large pages.
 //
 // A processor translates the address of each page that it reads. Pages of 4 KiB halve the rate at
-// which a core reads memory, and a page of 2 MiB holds several tensors, so many buffers share one.
+// which a core reads memory, and a page of 2 MiB holds several tensors, so buffers share one.
 #pragma once
 
 #include "runtime/devices.h"

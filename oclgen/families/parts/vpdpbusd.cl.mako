@@ -2,11 +2,11 @@
 Products of bytes by AVX512-VNNI's vpdpbusd, for vectors of 16 lanes.
 
 sums_t          sums of products of bytes, by lane
-DOTS(sums, x, y)    adds the products of the four unsigned bytes of each word of x (uint16) and the
+DOTS(sums, x, y)    adds the products of the four unsigned bytes of each number of x (uint16) and the
                     four signed ones of y (uint)
 INTS(sums)      these sums as int16
 
-Who knows which compiler: see vdpbf16ps.
+vdpbf16ps.cl.mako says which compiler takes which of the two ways.
 </%doc>
 typedef int16 sums_t;
 #ifdef __x86_64__

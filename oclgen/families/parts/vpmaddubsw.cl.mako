@@ -3,11 +3,11 @@ Products of bytes by AVX2's vpmaddubsw, for vectors of 8 lanes. It adds two prod
 unsigned bytes are below 16, so that sums of 16 products fit.
 
 sums_t          sums of products of bytes: two of each lane
-DOTS(sums, x, y)    adds the products of the four unsigned bytes of each word of x (uint8) and the
+DOTS(sums, x, y)    adds the products of the four unsigned bytes of each number of x (uint8) and the
                     four signed ones of y (uint)
 INTS(sums)      these sums as int8
 
-Who knows which compiler: see vdpbf16ps.
+vdpbf16ps.cl.mako says which compiler takes which of the two ways.
 </%doc>
 typedef short16 sums_t;
 #ifdef __x86_64__
