@@ -22,7 +22,7 @@ void release_buffer(const Buffer& buffer);
 
 // Memory in large pages, at a multiple of 4096; null: there is none, or the system has no such.
 void* take_pages(size_t bytes);
-void give_pages_back(void* pages);
+void give_pages_back(void* given);
 // Bytes that are mapped for that.
 size_t mapped_pages();
 
