@@ -68,8 +68,10 @@ def open_devices() -> tuple[Device, ...]:
             library.ocl_enforce_largest(ctypes.c_int(index))
         own = not device.handle.host_unified_memory
         set_own_memory(index, own)
-        if limits.kind == "cpu" and device.info.runtime.startswith(SLOW_COPIES):
-            library.ocl_copy_by_kernels(ctypes.c_int(index))
+        if limits.kind == "cpu":
+            library.ocl_use_large_pages(ctypes.c_int(index))
+            if device.info.runtime.startswith(SLOW_COPIES):
+                library.ocl_copy_by_kernels(ctypes.c_int(index))
         set_submission(index, submission(own, on_cpu=limits.kind == "cpu"))
     if are_processors(found):
         library.ocl_keep_backward()

@@ -15,7 +15,7 @@ from oclgen.limits import KIB, Limits
 from oclgen.opencl import ptx
 from oclgen.opencl.device import BuildError, Device, LaunchError, PreparedPlan
 from oclgen.opencl.fragments import UNITS
-from oclgen.opencl.probe import FATAL, HALF_TILES
+from oclgen.opencl.probe import BYTE_DOTS, FATAL, HALF_TILES
 from oclgen.plan import Launch, Plan, Scalar, buffer
 from oclgen.render import render
 
@@ -38,6 +38,7 @@ NARROW = dict.fromkeys(("mma", "wgmma"), MATRIX_DTYPES) | {
     "cp_async": (),
     "tma": (),
     **dict.fromkeys(FATAL, ("bf16",)),
+    **dict.fromkeys(BYTE_DOTS, ()),
     HALF_TILES: ("fp16",),
     **{name: unit.dtypes for name, unit in UNITS.items()},
 }

@@ -19,6 +19,9 @@ ONES: NDArray[np.uint16] = np.full(256, 0x3F80, np.uint16)
 TILES, HALF_TILES = TILE_PRODUCTS = ("tdpbf16ps", "tdpfp16ps")
 """The products of AMX's tile registers, which a process has to be allowed: of bf16, and of fp16."""
 
+BYTE_DOTS = {"vpdpbusd": 16, "vpmaddubsw": 8}
+"""Instructions of processors that multiply unsigned bytes by signed ones, and their lanes."""
+
 ANSWERS: dict[str, NDArray[np.float32]] = {
     "cp_async": np.full(32, 1.0, np.float32),
     "mma": np.full(32, 4 * (16 + 16 + 8), np.float32),
@@ -26,6 +29,7 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
     "tma": np.full(32, 8 + 1, np.float32),
     "add_vectors": np.tile(np.arange(1, 5, dtype=np.float32), 8),
     "vdpbf16ps": np.full(16, 2.0, np.float32),
+    **{name: np.full(lanes, 2 * (15 * 64), np.float32) for name, lanes in BYTE_DOTS.items()},
     TILES: np.full(256, 16.0, np.float32),
     HALF_TILES: np.full(256, 16 * 1.875**2, np.float32),
     **{
@@ -40,12 +44,12 @@ ANSWERS: dict[str, NDArray[np.float32]] = {
 }
 """What the kernel `probe_...` writes: one element per work-item, a number that was copied or four
 elements of C, each the sum of as many ones as k is long; one more than the ones in a box; vectors
-of 0 to 3 with one added; the sums of 16 pairs of ones, or of 16 products of tiles, where ones are
-1.875 in fp16; of each dtype how many sums of a fragment are right; five more than the products of
-signed bytes, (-128)(-128) + 63 * 127 + (-128)(-1) + 63 * 1; or how many lanes and words are
-right."""
+of 0 to 3 with one added; the sums of 16 pairs of ones; twice those of two products of 15, with 63
+and with 1; sums of 16 products of tiles, where ones are 1.875 in fp16; of each dtype how many sums
+of a fragment are right; five more than the products of signed bytes, (-128)(-128) + 63 * 127 +
+(-128)(-1) + 63 * 1; or how many lanes and words are right."""
 
-FATAL = ("vdpbf16ps", *TILE_PRODUCTS)
+FATAL = ("vdpbf16ps", *BYTE_DOTS, *TILE_PRODUCTS)
 """Instructions that a process may die of asking for: a compiler that does not know one may abort,
 and a processor that lacks it raises SIGILL. `oclgen.opencl.health` asks CPUs for these,
 in a child."""
@@ -97,11 +101,14 @@ def probe(name: str) -> Plan:
         return _probe_of_unit(name)
     if name in sub_groups.SUB_GROUPS:
         return _probe_of_sub_group(name)
+    args = (*buffer("ones"), *buffer("out"))
     if name in TILE_PRODUCTS:
         source = render("probe_tiles", name=name, instruction=tiles(name))
-        return Plan(
-            (Launch(source, f"probe_{name}", (1,), (1,), (*buffer("ones"), *buffer("out"))),)
-        )
+        return Plan((Launch(source, f"probe_{name}", (1,), (1,), args),))
+    if name in BYTE_DOTS:
+        lanes = BYTE_DOTS[name]
+        source = render("probe_byte_dots", name=name, instruction=render(name), lanes=lanes)
+        return Plan((Launch(source, f"probe_{name}", (1,), (1,), args),))
     given = {"instruction": render(name)} if name in FATAL else {}
     if name in byte_dots.INSTRUCTIONS:
         source = render("probe_dot4", name=name, dot=byte_dots.INSTRUCTIONS[name])
@@ -110,7 +117,6 @@ def probe(name: str) -> Plan:
     if name in _TARGETS:
         source = ptx.with_target(source, _TARGETS[name])
     items = (_WORK_ITEMS.get(name, len(ANSWERS[name])),)
-    args = (*buffer("ones"), *buffer("out"))
     return Plan((Launch(source, f"probe_{name}", items, items, args),))
 
 

@@ -12,6 +12,7 @@
 struct ocl::cl_mem_ {
   size_t size;
   char* bytes;
+  bool is_own;  // not the host's
 };
 
 struct ocl::cl_event_ {
@@ -41,16 +42,17 @@ void signal(cl_event* event) {
   if (event) *event = new cl_event_();
 }
 
-cl_mem create_buffer(cl_context, cl_mem_flags, size_t size, void*, cl_int* status) {
+cl_mem create_buffer(cl_context, cl_mem_flags flags, size_t size, void* host, cl_int* status) {
   *status = next_buffer_fails.exchange(0);
   if (*status) return nullptr;
   ++live_buffers;
-  return new cl_mem_{size, static_cast<char*>(std::calloc(size, 1))};
+  const bool is_own = !(flags & CL_MEM_USE_HOST_PTR);
+  return new cl_mem_{size, static_cast<char*>(is_own ? std::calloc(size, 1) : host), is_own};
 }
 
 cl_int release_buffer(cl_mem buffer) {
   --live_buffers;
-  std::free(buffer->bytes);
+  if (buffer->is_own) std::free(buffer->bytes);
   delete buffer;
   return CL_SUCCESS;
 }

@@ -59,6 +59,11 @@ def kernels(call: Callable[[], object]) -> list[str]:
     return [command.name for command in seen.commands]
 
 
+def is_by_lanes(names: list[str]) -> bool:
+    """Whether it is one product with interleaved weights, by whichever instruction there is."""
+    return names in (["packed_dots"], ["packed_lanes"])
+
+
 def listed(graph: Any) -> list[str]:
     names: list[str] = graph._listing().decode().split()
     return names
@@ -69,7 +74,7 @@ def test_a_token_reads_what_is_kept_and_makes_nothing_for_one_call(token: Token)
     with torch.no_grad():
         for _ in range(4):  # programs are built, weights lie still, and are kept
             assert is_right(call(), x, weight)
-        assert kernels(call) == ["packed_lanes"]
+        assert is_by_lanes(kernels(call))
         assert OCL.kept_weights_bytes(x.device) > 0
         weight.copy_(weight.flip(0))
         assert is_right(call(), x, weight)
@@ -89,7 +94,7 @@ def test_a_capture_makes_what_it_reads_of_weights_once(token: Token) -> None:
     graph = OCL.OCLGraph()
     with OCL.graph(graph):
         out = call()
-    assert listed(graph) == ["packed_lanes"]
+    assert is_by_lanes(listed(graph))
     graph.replay()
     assert is_right(out, x, weight)
     weight.copy_(weight.flip(0))
@@ -107,7 +112,7 @@ def test_a_graph_that_looks_rows_of_weights_up_keeps_them(token: Token) -> None:
     graph = OCL.OCLGraph()
     with OCL.graph(graph):
         found, out = weight.index_select(0, row), call()
-    assert "packed_lanes" in listed(graph)
+    assert is_by_lanes(listed(graph)[-1:])
     graph.replay()
     assert is_right(out, x, weight)
     assert torch.equal(found[0].cpu(), weight[5].cpu())
@@ -143,7 +148,7 @@ def test_weights_that_read_the_same_row_share_a_product_in_a_capture(token: Toke
     graph = OCL.OCLGraph()
     with OCL.graph(graph):
         parts = step()
-    assert listed(graph) == ["packed_lanes"]
+    assert is_by_lanes(listed(graph))
     x.copy_(torch.randn_like(x))
     graph.replay()
     assert all(is_right(out, x, one) for out, one in zip(parts, weights, strict=True))

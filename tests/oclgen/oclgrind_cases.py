@@ -27,7 +27,7 @@ from oclgen.families.gemm import (
     gemm_pairs,
     gemm_staged,
 )
-from oclgen.families.packed import packed_lanes, packed_mma
+from oclgen.families.packed import packed_dots, packed_lanes, packed_mma
 from oclgen.families.winograd import winograd_blocked_weights
 from oclgen.limits import KIB
 from oclgen.measuring import measure
@@ -175,6 +175,10 @@ CASES: dict[str, tuple[tuple[Problem, Any], ...]] = {
         FOLDED[1],
         (replace(FOLDED[0][0], value_dim=11), FOLDED[0][1]),
     ),
+    "packed_dots": (
+        (PackedProblem(1, 9, 512, "fp32", "q4_k"), packed_dots.Config(8, 2, 1024)),
+        (PackedProblem(1, 17, 64, "fp32", "q4_0"), packed_dots.Config(16)),
+    ),
     "packed_lanes": (
         (PackedProblem(1, 9, 512, "fp32", "q4_k"), packed_lanes.Config(2, 4, 2, 1024)),
         (PackedProblem(1, 9, 64, "fp32", "q8_0"), packed_lanes.Config(1, 8, 2, 1024)),
@@ -245,6 +249,16 @@ DOT_PAIRS = """
 #define DOT_PAIRS(acc, x, y) ((acc) += LOW(x) * LOW(y) + HIGH(x) * HIGH(y))
 """
 """The instruction `vdpbf16ps` in plain OpenCL C."""
+
+
+def dots_of_bytes(lanes: int) -> str:
+    """Products of bytes of `packed_dots` in plain OpenCL C."""
+    each = (f"convert_int{lanes}(x >> {8 * b} & 255u) * (int)as_char4(y).s{b}" for b in range(4))
+    return (
+        f"typedef int{lanes} sums_t;\n#define INTS(sums) (sums)\n"
+        f"int{lanes} DOTS(const int{lanes} sums, const uint{lanes} x, const uint y)\n"
+        f"{{\n    return sums + {' + '.join(each)};\n}}\n"
+    )
 
 
 def problems(family: Family) -> list[Problem]:
@@ -324,8 +338,9 @@ def run_family(device: Device, name: str) -> int:
     wanted, cases = family.TRAITS.instructions, CASES.get(name, ())[::EVERY_CASE]
     if cases and wanted & UNITS:
         return run_emulated(device, name)
-    # what stands for the instructions in OpenCL C: two here, `in_plain_c` for another
+    # what stands for the instructions in OpenCL C: here, `in_plain_c` for another
     gemm_pairs.dot, gemm_amx.tiles = lambda: DOT_PAIRS, tiles_in_c
+    packed_dots.dots = dots_of_bytes
     in_c = wanted & {"cp_async", *FATAL}
     device.limits = replace(device.limits, instructions=frozenset(in_c))
     packing_alone = family.TRAITS.packing is not None and not cases

@@ -142,26 +142,14 @@ Block* take_free(Pool& pool, size_t size, uint64_t of_graphs) {
   return block ? block : take_cached(pool.free, size);
 }
 
-// Drivers allocate at first use, so the first bytes are written here, where failing is handled.
-cl_int create_buffer(Device& device, size_t size, cl_mem* buffer) {
-  cl_int status = CL_SUCCESS;
-  *buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE, size, nullptr, &status);
-  if (status != CL_SUCCESS) return status;
-  const cl_uint zero = 0;
-  status = cl.clEnqueueFillBuffer(device.queue, *buffer, &zero, sizeof zero, 0, sizeof zero, 0,
-                                  nullptr, nullptr);
-  if (status != CL_SUCCESS) cl.clReleaseMemObject(*buffer);
-  return status;
-}
-
 Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
   Pool& pool = pools()[index];
   *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (current_of(pool.stats.reserved_bytes) + size > limit_of(index)) return nullptr;
   if (size > device_at(index).enforced_bytes) return nullptr;
   if (free_slots.empty() && next_slot == kSlots) return nullptr;
-  cl_mem buffer = nullptr;
-  *status = create_buffer(device_at(index), size, &buffer);
+  Buffer made;
+  *status = create_buffer(device_at(index), size, &made);
   if (*status != CL_SUCCESS) return nullptr;
   uint32_t slot = next_slot;
   if (free_slots.empty()) {
@@ -170,7 +158,7 @@ Block* create_block(c10::DeviceIndex index, size_t size, cl_int* status) {
     slot = free_slots.back();
     free_slots.pop_back();
   }
-  auto* block = new Block{buffer, size, 0, slot, index};
+  auto* block = new Block{made.handle, size, 0, slot, index, made.pages};
   slots[slot] = block;
   count_segment(pool, size, true);
   note_memory(MemoryEvent::kSegment, index, address_of(*block), size);
@@ -184,7 +172,7 @@ void release_cached(c10::DeviceIndex index) {
   const auto is_released = [&](Block* block) {
     if (block->waiting || !is_submitted(index, block->ticket.load(std::memory_order_relaxed)))
       return false;
-    cl.clReleaseMemObject(block->buffer);
+    release_buffer({block->buffer, block->pages});
     count_segment(pool, block->size, false);
     note_memory(MemoryEvent::kSegmentFree, index, address_of(*block), block->size);
     slots[block->slot] = nullptr;

@@ -19,7 +19,7 @@
 #include <functional>
 #include <utility>
 
-#include "runtime/devices.h"
+#include "runtime/buffers.h"
 
 namespace ocl {
 
@@ -31,6 +31,7 @@ struct Block {
   size_t requested;  // bytes asked for by the present owner
   uint32_t slot;
   c10::DeviceIndex device;
+  void* pages = nullptr;  // that the buffer was made of
   uint64_t pool = 0;  // of a graph, which it returns to when it is freed; 0: the device's
   std::atomic<uint32_t> holds{0};    // by launches that are held back, or that always use it
   std::atomic<bool> dropped{false};  // freed, and waiting for those

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, TypeGuard
 
 from oclgen.families.packed.packed_formats import TEXTS
 from oclgen.family import BaseConfig, Traits
@@ -118,7 +118,7 @@ class Config(BaseConfig):
     def needs(self, problem: PackedProblem) -> Needs:
         """Return what the plan asks of a device."""
         frames = (Frame(PACK, (1, 1)), Frame(NAME, (1,)))
-        return Needs(frames, _workspaces(problem, self))
+        return Needs(frames, workspaces(problem, self))
 
 
 DEFAULT = Config(item_n=1, lanes=8)
@@ -139,13 +139,19 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     lanes = max(4, min(16, limits.native_float_width))
     ahead = AHEAD * words_of(problem)
     return [
-        Config(item_n, lanes, loop_n=_turns(problem.n, lanes * item_n, limits), ahead=ahead)
+        Config(item_n, lanes, loop_n=turns(problem.n, lanes * item_n, limits), ahead=ahead)
         for item_n in ((2, 1) if lanes <= FEW_LANES else (1, 2))
     ]
 
 
-def _turns(n: int, rows: int, limits: Limits) -> int:
-    """Return how often a work-item multiplies `rows` rows of w, one group after the other."""
+def turns(n: int, rows: int, limits: Limits) -> int:
+    """Return how often a work-item multiplies a group of rows, one group after the other.
+
+    Args:
+        n: rows of w.
+        rows: of a group.
+        limits: of the device.
+    """
     items = ITEMS_PER_UNIT * limits.compute_units
     return max(1, min(MOST_IN_TURN, ceil_div(n, rows) // items))
 
@@ -155,7 +161,13 @@ def _groups(problem: PackedProblem, config: Config) -> int:
     return round_up(ceil_div(problem.n, config.lanes), config.item_n)
 
 
-def _workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int], ...]:
+def workspaces(problem: PackedProblem, config: Config) -> tuple[tuple[str, int], ...]:
+    """Return the workspaces of interleaved weights, by role, in bytes.
+
+    Args:
+        problem: whose weights these are.
+        config: says how they are interleaved.
+    """
     numbers = numbers_of(problem)
     assert numbers is not None
     rows = _groups(problem, config) * config.lanes
@@ -187,42 +199,79 @@ def _bits(nibble: int, lanes: int, offset: int, shifted: bool, signed: bool) -> 
     return f"as_float{lanes}({moved} & {15 << shift:#x}u | {power:#x}u) - {value + offset}.0f"
 
 
-def plan(problem: PackedProblem, config: Config) -> Plan:
-    """Return the launch that interleaves rows of w, and the product."""
-    numbers, blocks = numbers_of(problem), problem.k // BLOCK
+def packing_launch(problem: PackedProblem, config: Config, *, signed: bool) -> tuple[Launch, int]:
+    """Return the launch that interleaves rows of w, and the groups of rows that it writes.
+
+    Args:
+        problem: whose weights these are.
+        config: says how.
+        signed: whether four bits are kept as signed numbers.
+    """
+    numbers = numbers_of(problem)
     assert numbers is not None
-    form, whole, shifted = TEXTS[problem.format], is_whole(problem), config.lanes <= FEW_LANES
-    signed = shifted and not whole and form.offset > 0
-    bits = partial(_bits, lanes=config.lanes, offset=form.offset, shifted=shifted, signed=signed)
-    shared: dict[str, Any] = {
-        "numbers": numbers, "lanes": config.lanes, "item_n": config.item_n,
-        "preamble": dtype_preamble(problem.dtype), "row_words": words_of(problem),
-        "form": form, "packing": problem.packing,
-        "whole": whole, "signed": signed,
-        "copied": "ushort" if problem.dtype == "fp16" else "elem_t",
-    }  # fmt: skip
-    groups = _groups(problem, config)
+    blocks, groups = problem.k // BLOCK, _groups(problem, config)
     scales = buffer("scales") if problem.packing.group else ()
-    row_bytes = problem.packing.row_bytes(problem.k)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            PACK,
+            numbers=numbers,
+            lanes=config.lanes,
+            item_n=config.item_n,
+            preamble=dtype_preamble(problem.dtype),
+            row_words=words_of(problem),
+            form=TEXTS[problem.format],
+            packing=problem.packing,
+            whole=is_whole(problem),
+            signed=signed,
+            copied="ushort" if problem.dtype == "fp16" else "elem_t",
+        )
+
     pack = Launch(
-        text=LazyText(lambda: render(PACK, **shared)),
+        text=text,
         kernel=PACK,
         global_size=(blocks, groups),
         local_size=(1, 1),
         args=(
             *buffer("w"), *scales, *buffer(QUANTS), *buffer(NUMBERS), Scalar(problem.n),
-            Scalar(row_bytes), Scalar(blocks),
+            Scalar(problem.packing.row_bytes(problem.k)), Scalar(blocks),
         ),
         of_weights=True,
     )  # fmt: skip
+    return pack, groups
+
+
+def plan(problem: PackedProblem, config: Config) -> Plan:
+    """Return the launch that interleaves rows of w, and the product."""
+    form, whole, shifted = TEXTS[problem.format], is_whole(problem), config.lanes <= FEW_LANES
+    signed = shifted and not whole and form.offset > 0
+    bits = partial(_bits, lanes=config.lanes, offset=form.offset, shifted=shifted, signed=signed)
+    pack, groups = packing_launch(problem, config, signed=signed)
+
+    @LazyText
+    def text() -> str:
+        return render(
+            NAME,
+            numbers=numbers_of(problem),
+            preamble=dtype_preamble(problem.dtype),
+            row_words=words_of(problem),
+            form=form,
+            whole=whole,
+            signed=signed,
+            bits=bits,
+            **asdict(config),
+        )
+
     product = Launch(
-        text=LazyText(lambda: render(NAME, bits=bits, **{**asdict(config), **shared})),
+        text=text,
         kernel=NAME,
         global_size=(ceil_div(groups // config.item_n, config.loop_n),),
         local_size=(1,),
         args=(
             *buffer("x"), Scalar(problem.k, name="ld_x"), *buffer(QUANTS), *buffer(NUMBERS),
-            *buffer("y"), Scalar(problem.n, name="ld_y"), Scalar(problem.n), Scalar(blocks),
+            *buffer("y"), Scalar(problem.n, name="ld_y"), Scalar(problem.n),
+            Scalar(problem.k // BLOCK),
         ),
     )  # fmt: skip
-    return Plan((pack, product), _workspaces(problem, config))
+    return Plan((pack, product), workspaces(problem, config))
