@@ -1,15 +1,16 @@
 r"""Recurrent networks against the CPU in float64: with states given, gradients of everything.
 
     OCLGEN_DEVICE_PROFILE=tests/ocl_backend/wide_gpu.toml \
-        python -m tests.ocl_backend.recurrent_cases
+        python -m tests.ocl_backend.recurrent_cases "gru, packed"
 
-runs them by the kernels that a GPU gets, by a launch for all steps and by one for each, and prints
-the launches and the worst error of each.
+runs them, or those that are named, by the kernels that a GPU gets, by a launch for all steps and by
+one for each, and prints the launches and the worst error of each.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from copy import deepcopy
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -112,7 +113,7 @@ def main() -> None:
         is_stepped = kernel == "recurrent_step_forward"
         recall.forget()
         with patch.object(recurrent_layer, "is_stepped", lambda *_, chosen=is_stepped: chosen):
-            for name in CASES:
+            for name in sys.argv[1:] or CASES:
                 runs = launches(name, place).count(kernel)
                 errors = [worst(name, place, dtype) for dtype in (torch.float32, torch.bfloat16)]
                 found[f"{name}, {kernel}"] = [runs, *errors]

@@ -21,6 +21,7 @@ from oclgen.limits import KIB, Limits
 from tests import torch_processes
 from tests.ocl_backend.cpu_twin import place, relative
 from tests.ocl_backend.recurrent_cases import CASES, flat, launches, worst
+from tests.oclgen.test_oclgrind import RUNTIME, under_oclgrind
 
 PROFILE = Path(__file__).with_name("wide_gpu.toml")
 TOLERANCES = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -53,6 +54,14 @@ def test_a_gpus_kernels_agree(any_device: None) -> None:
         assert walks, name
         assert single <= TOLERANCES[torch.float32], name
         assert half <= TOLERANCES[torch.bfloat16], name
+
+
+@pytest.mark.skipif(not RUNTIME.exists(), reason="oclgrind is not installed")
+def test_a_gpus_kernels_neither_race_nor_leave_their_buffers(tmp_path: Path) -> None:
+    cases = "tests.ocl_backend.recurrent_cases", "lstm, packed"
+    text = under_oclgrind(tmp_path, "-m", *cases, OCLGEN_DEVICE_PROFILE=str(PROFILE))
+    assert len(json.loads(text.splitlines()[-1])) == 2, text
+    assert "race" not in text and "Invalid" not in text, text
 
 
 @pytest.mark.sampled(2)
