@@ -75,7 +75,7 @@ def test_a_processor_needs_one_launch(device: Any) -> None:
     x = torch.randn(2, 3, 8, 8, device=place(device))
     with torch.ocl.profile(file=None) as seen:
         pad(x, (1, 1, 1, 1))
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
     assert [command.name for command in seen.commands] == ["constant_pad_kernel"]
 
 

@@ -392,6 +392,6 @@ def test_parts_of_one_shape_are_joined_by_one_launch(device: Any, dtype: Any, it
             torch.cat(there, dim)  # what is prepared once
             with torch.ocl.profile(file=None) as seen:
                 joined = torch.cat(there, dim)
-                torch.ocl.synchronize()
+                torch.ocl.synchronize(place(device))
             assert [command.name for command in seen.commands] == ["copy_kernel"]
             assert torch.equal(joined.cpu(), torch.cat(parts, dim))

@@ -36,5 +36,5 @@ def test_a_processor_needs_one_launch(device: Any) -> None:
     x = torch.randn(1, 20_000, device=place(device))
     with torch.ocl.profile(file=None) as seen:
         torch.softmax(x, -1)
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
     assert len(seen.commands) == 1

@@ -121,7 +121,7 @@ def test_margins_of_several_labels_are_few_launches(device: Any) -> None:
     assert [c.name for c in seen.commands][1:] == ["label_margins_bwd_kernel"]
     functional.multilabel_margin_loss(x, torch.full_like(target, 70))
     with pytest.raises(torch.AcceleratorError, match="multilabel_margin_loss: target out of range"):
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
 
 
 @pytest.mark.parametrize("label", [5, -1])
@@ -129,7 +129,7 @@ def test_a_margins_target_that_is_no_class_is_noted(device: Any, label: int) -> 
     x = torch.randn(2, 5, device=place(device))
     functional.multi_margin_loss(x, torch.tensor([0, label], device=x.device))
     with pytest.raises(torch.AcceleratorError, match="multi_margin_loss: target out of range"):
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
     with pytest.raises(RuntimeError, match="target tensor should be 1-D"):
         functional.multi_margin_loss(x, torch.tensor([0], device=x.device))
 

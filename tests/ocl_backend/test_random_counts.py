@@ -123,7 +123,7 @@ def test_rates_and_chances_at_the_ends(device: Any) -> None:
 def test_a_rate_that_is_none_is_noted(device: Any, rate: float) -> None:
     torch.poisson(torch.tensor([2.0, rate], device=place(device)))
     with pytest.raises(torch.AcceleratorError, match="invalid Poisson rate"):
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
 
 
 def test_wrong_dtypes_are_refused_as_by_the_cpu(device: Any) -> None:

@@ -67,7 +67,7 @@ def test_it_is_one_launch(device: Any, rows: int, recorded: bool, launches: int)
     weight = torch.rand(64, device=x.device, requires_grad=recorded)
     with torch.ocl.profile(file=None) as seen:
         functional.rms_norm(x, (64,), weight)
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
     assert [command.name for command in seen.commands] == ["layer_norm_fwd"] * launches
 
 

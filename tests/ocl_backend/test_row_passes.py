@@ -115,7 +115,7 @@ def test_comparisons_of_rows_are_few_launches(device: Any, name: str, names: lis
     getattr(functional, name)(x, y, *given)
     with torch.ocl.profile(file=None) as seen:
         getattr(functional, name)(x, y, *given)
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
     assert [command.name for command in seen.commands] == names
 
 
@@ -123,7 +123,7 @@ def test_cosines_are_one_launch(anywhere: Any) -> None:
     x, y = (torch.randn(50, 123, device=place(anywhere)) for _ in "xy")
     with torch.ocl.profile(file=None) as seen:
         functional.cosine_similarity(x, y)
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(anywhere))
     assert [command.name for command in seen.commands] == ["cosine_rows"]
 
 

@@ -127,7 +127,7 @@ def test_batches_that_vary_build_a_bounded_number_of_programs(
     for size in sizes:
         x, target = torch.randn(size, *shape), torch.randint(5, (size,))
         step(network, x.to(place(device)), target.to(place(device)))
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
         counts.append(len(built))
     # the sizes up to FIXED have kernels of their own, the next one brings those for all others
     assert counts[FIXED] == counts[-1], counts
@@ -143,7 +143,7 @@ def test_normalisations_of_other_sizes_share_programs(
         norm = nn.BatchNorm2d(shape[1]).to(place(device))
         (norm(x.requires_grad_()) * x).sum().backward()
         norm.eval()(x.detach())
-        torch.ocl.synchronize()
+        torch.ocl.synchronize(place(device))
         counts.append(sum("batch_norm" in text for text in built))
     assert counts[0] == counts[-1] > 0, counts
 
