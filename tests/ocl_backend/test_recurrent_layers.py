@@ -174,7 +174,8 @@ def test_a_block_has_all_units_of_its_rows(hidden: int, is_backward: bool) -> No
             assert block.across * block.splits == block.items <= min(256, limits.max_work_group)
             assert block.units * block.tile <= block.items
             assert 4 * block.tile * (terms + block.items) <= limits.most_local_bytes
-            assert block.stride >= block.columns == (hidden if is_backward else 4 * hidden)
+            assert block.columns == (hidden if is_backward else 4 * hidden)
+            assert block.weight_blocks.stride >= block.columns
 
 
 def test_rows_of_a_group_fit_into_local_memory() -> None:

@@ -24,11 +24,9 @@ gates_text  the functions of `recurrent_gates`
         return f"{name}[{at}] = {value};" if V == 1 else f"vstore{V}({value}, 0, {name} + {at});"
     def store(name, at, value):
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
-    inputs = ["weight", "h_0", *["c_0"] * lstm, "saved",
-              *["grad_y"] * c.has_y, *["grad_h"] * c.has_h, *["grad_c"] * c.has_c]
+    inputs, outputs = c.inputs, c.outputs
     rests = gru or c.packed
     states = [*["cells"] * lstm, *["rest"] * rests]
-    outputs = ["grad_gates", *["grad_hidden"] * gru, "previous", "grad_h_0", *["grad_c_0"] * lstm]
 %>\
 ${c.prelude}
 ${gates_text}

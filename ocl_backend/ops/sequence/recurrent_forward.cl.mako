@@ -25,8 +25,7 @@ gates_text  the functions of `recurrent_gates`
         return f"{name}[{at}] = {value};" if V == 1 else f"vstore{V}({value}, 0, {name} + {at});"
     def store(name, at, value):
         return "\n".join(vectors.store(c.type, name, at, "1", value, V))
-    inputs = ["x", "weight", *["bias", "hidden_bias"] * c.biased, "h_0", *["c_0"] * lstm]
-    outputs = ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(c.saves)]
+    inputs, outputs = c.inputs, c.outputs
 %>\
 ${c.prelude}
 ${gates_text}

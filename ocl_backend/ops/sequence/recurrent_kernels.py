@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -46,7 +46,20 @@ MOST_ROWS = 8
 MOST_WIDENED = 2**19
 """Bytes of weights in float32."""
 TURNED = 16
-"""Numbers along each side of a square of weights that a work-item turns."""
+"""Terms that a work-item lays out at once: a cache line of the weights."""
+
+
+class WeightBlocks(NamedTuple):
+    """How weights lie as a product reads them: blocks of `across` columns, each term by term."""
+
+    columns: int
+    terms: int
+    across: int
+
+    @property
+    def stride(self) -> int:
+        """Columns of all blocks, the last one filled up."""
+        return round_up(self.columns, self.across)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +97,12 @@ class Product:
     @property
     def stride(self) -> int:
         """Numbers from one row of sums to the next."""
-        return round_up(self.columns, self.across)
+        return self.weight_blocks.stride
 
     @property
-    def across_turned(self) -> int:
-        """Columns that a work-item lays out: neighbours of a GPU write to neighbours."""
-        return self.across if self.is_wide else 1
-
-    @property
-    def terms_turned(self) -> int:
-        """Terms that it lays out: a cache line of the weights."""
-        return TURNED
+    def weight_blocks(self) -> WeightBlocks:
+        """How its weights lie."""
+        return WeightBlocks(self.columns, self.terms, self.across)
 
     @staticmethod
     def of(columns: int, terms: int, tile: int, limits: Limits) -> Product:
@@ -174,6 +182,24 @@ class Case:
         return GATES[self.mode]
 
     @property
+    def inputs(self) -> list[str]:
+        """Names of the tensors that all steps read, in the order of the launches' values."""
+        first = ["h_0", *["c_0"] * (self.mode == "lstm")]
+        if not self.is_backward:
+            return ["x", "weight", *["bias", "hidden_bias"] * self.biased, *first]
+        given = {"grad_y": self.has_y, "grad_h": self.has_h, "grad_c": self.has_c}
+        return ["weight", *first, "saved", *(name for name, has in given.items() if has)]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of those that they write, which come next."""
+        lstm, gru = self.mode == "lstm", self.mode == "gru"
+        if not self.is_backward:
+            return ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(self.saves)]
+        gates = ["grad_gates", *["grad_hidden"] * gru]
+        return [*gates, "previous", "grad_h_0", *["grad_c_0"] * lstm]
+
+    @property
     def kept(self) -> int:
         """Numbers that the backward pass reads of a unit's step, without the state but an RNN's."""
         return max(SAVED[self.mode] - 1, 1)
@@ -227,19 +253,22 @@ def rows_of_group(limits: Limits, mode: Mode, batch: int, hidden: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def turn(case: Case, product: Any, row: str = "column") -> KernelLaunch:
+def turn(case: Case, blocks: WeightBlocks, row: str = "column") -> KernelLaunch:
     """Return the launch that lays out the weights [gates, hidden]: source, target.
+
+    Neighbouring work-items of a GPU write neighbouring columns; a processor's has a block of them.
 
     Args:
         case: of the product.
-        product: a `Product`, or what has its `columns`, `terms`, `across` and `stride`.
+        blocks: how the product reads them.
         row: OpenCL C's row of the weights that a column of the product has, forward.
     """
+    at_once = blocks.across if case.is_wide else 1
     text = rendered(
-        "recurrent_turn", package="ocl_backend", c=product, turned=not case.is_backward, row=row,
-        source=case.type, target=case.weight_type,
+        "recurrent_turn", package="ocl_backend", c=blocks, at_once=at_once, terms=TURNED,
+        turned=not case.is_backward, row=row, source=case.type, target=case.weight_type,
     )  # fmt: skip
-    sizes = product.stride // product.across_turned, ceil_div(product.terms, product.terms_turned)
+    sizes = blocks.stride // at_once, ceil_div(blocks.terms, TURNED)
     spread = vectors.in_groups(sizes, case.limits)
     pointers = Pointer(case.type.item_bytes), Pointer(case.weight_type.item_bytes)
     return prepare(case.device, text, "recurrent_turn", spread.sizes, pointers, spread.local)
@@ -261,7 +290,7 @@ def launched(case: Case, batch: int) -> KernelLaunch | LaunchSequence:
     room = product.stride * product.terms * case.weight_type.item_bytes
     at = 0 if case.is_backward else 1
     places = *range(at), count, *range(at + 1, count)
-    parts = Part(turn(case, product), (at, count)), Part(walk, places)
+    parts = Part(turn(case, product.weight_blocks), (at, count)), Part(walk, places)
     return LaunchSequence(case.device, parts, count, (room,), of_weights=1)
 
 

@@ -13,10 +13,8 @@ product_text, gates_text  the functions of `recurrent_step_product` and `recurre
 <%
     H, R, G, U = c.hidden, b.tile, c.gates, b.units
     GH, lstm, gru = G * H, c.mode == "lstm", c.mode == "gru"
-    inputs = ["weight", "h_0", *["c_0"] * lstm, "saved",
-              *["grad_y"] * c.has_y, *["grad_h"] * c.has_h, *["grad_c"] * c.has_c]
+    inputs, outputs = c.inputs, c.outputs
     rests = gru or c.packed
-    outputs = ["grad_gates", *["grad_hidden"] * gru, "previous", "grad_h_0", *["grad_c_0"] * lstm]
     states = ["gates_state", *["c_state"] * lstm, *["rest_state"] * rests]
     kept = f"row * {c.saves * H} + unit"
     def first(name, has):

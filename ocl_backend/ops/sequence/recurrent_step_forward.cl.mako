@@ -13,8 +13,7 @@ product_text, gates_text  the functions of `recurrent_step_product` and `recurre
     from ocl_backend.ops.sequence.recurrent_kernels import SAVED
     H, R, G, U = c.hidden, b.tile, c.gates, b.units
     GH, lstm, gru = G * H, c.mode == "lstm", c.mode == "gru"
-    inputs = ["x", "weight", *["bias", "hidden_bias"] * c.biased, "h_0", *["c_0"] * lstm]
-    outputs = ["y", "h_n", *["c_n"] * lstm, *["saved"] * bool(c.saves)]
+    inputs, outputs = c.inputs, c.outputs
     states = ["h_state", *["c_state"] * lstm]
     def bias(g):
         own = [f"{c.type.load('hidden_bias', f'{g * H} + unit')}"] * c.biased

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ocl_backend.ops.sequence.recurrent_kernels import TURNED, Case, turn
+from ocl_backend.ops.sequence.recurrent_kernels import Case, WeightBlocks, turn
 from ocl_backend.runtime.launch import (
     MOST_LAUNCHES,
     Argument,
@@ -23,7 +23,7 @@ from ocl_backend.runtime.launch import (
     prepare,
 )
 from oclgen.limits import Limits
-from oclgen.plan import ceil_div, round_up
+from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
 ITEMS = 256
@@ -56,19 +56,9 @@ class Block:
         return self.across * self.splits
 
     @property
-    def stride(self) -> int:
-        """Columns of all blocks, the last one filled up."""
-        return round_up(self.columns, self.across)
-
-    @property
-    def across_turned(self) -> int:
-        """Columns that a work-item lays out."""
-        return 1
-
-    @property
-    def terms_turned(self) -> int:
-        """Terms that it lays out."""
-        return TURNED
+    def weight_blocks(self) -> WeightBlocks:
+        """How the whole product's weights lie."""
+        return WeightBlocks(self.columns, self.terms, self.across)
 
     @staticmethod
     def of(limits: Limits, gates: int, hidden: int, batch: int, is_backward: bool) -> Block:
@@ -108,11 +98,11 @@ def stepped(case: Case, batch: int, steps: int) -> LaunchSequence:
     given = len(names) + 6
     count = steps + case.is_backward
     at = names.index("weight")
-    room = block.stride * block.terms * case.type.item_bytes
+    room = block.weight_blocks.stride * block.terms * case.type.item_bytes
     widths = [2 * block.terms if state in _TURNS else case.hidden for state in states]
     spaces = room, *(4 * batch * width for width in widths)
     row = f"column % {case.gates} * {case.hidden} + column / {case.gates}"
-    laid = Part(turn(case, block, row), (at, given + count))
+    laid = Part(turn(case, block.weight_blocks, row), (at, given + count))
     places = [given + count if place == at else place for place in range(given)]
     behind = [given + count + 1 + place for place in range(len(states))]
     parts = [Part(step, (*places, given + index, *behind)) for index in range(count)]

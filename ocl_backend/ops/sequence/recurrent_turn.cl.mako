@@ -3,7 +3,8 @@ Lays the weights of a hidden state [rows, columns] out as a step's product reads
 type if that is wanted: blocks of `c.across` columns of the product, of each block one term of the
 sums after the other. The last block ends in zeros.
 
-c               ops.sequence.recurrent_kernels.Product
+c               ops.sequence.recurrent_kernels.WeightBlocks
+at_once, terms  columns and terms that a work-item lays out
 turned          whether the product's columns are rows of the weights, `row` says which
 source, target  how they are stored
 </%doc>\
@@ -23,13 +24,13 @@ __kernel void recurrent_turn(
 {
     x += x_start;
     y += y_start;
-    const int begin = get_global_id(1) * ${c.terms_turned};
-    for (int item = 0; item < ${c.across_turned}; ++item) {
-        const int column = get_global_id(0) * ${c.across_turned} + item;
+    const int begin = get_global_id(1) * ${terms};
+    for (int item = 0; item < ${at_once}; ++item) {
+        const int column = get_global_id(0) * ${at_once} + item;
         if (column >= ${c.stride})
             return;
         const int first = column / ${c.across} * ${c.terms * c.across} + column % ${c.across};
-        for (int k = begin; k < min(begin + ${c.terms_turned}, ${c.terms}); ++k) {
+        for (int k = begin; k < min(begin + ${terms}, ${c.terms}); ++k) {
             const int from = ${from_}, to = first + k * ${c.across};
             if (column < ${c.columns}) {
                 ${write}
