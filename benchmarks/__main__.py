@@ -107,10 +107,11 @@ def validate(every: bool, only: tuple[str, ...], device: str, size: int) -> None
 @click.option("--drawn", default=6, show_default=True, type=click.IntRange(0),
               help="Products that the seed draws.")  # fmt: skip
 @click.option("--seed", type=int, help="Draws them; today's date unless it is given.")
+@click.option("--cold", is_flag=True, help="Read other data before each launch.")
 @click.option("--json", type=PATH, help="Keep the rows here.")
 def packed(
     device: str, rows: tuple[str, ...], formats: tuple[str, ...], dtype: str, drawn: int,
-    seed: int | None, json: Path | None,
+    seed: int | None, cold: bool, json: Path | None,
 ) -> None:  # fmt: skip
     """Products with packed weights beside the rate at which the device reads."""
     from benchmarks.comparison.run import seed_of_today
@@ -118,7 +119,7 @@ def packed(
     from benchmarks.costs.packed import main as run
 
     seed = seed_of_today() if seed is None else seed
-    run(Options(device, [int(count) for count in rows], formats, dtype, drawn, seed, json))
+    run(Options(device, [int(count) for count in rows], formats, dtype, drawn, seed, cold, json))
 
 
 @main.command()

@@ -6,6 +6,8 @@ Sizes, rows and formats are also drawn by a seed, today's date unless it is give
 variant that dispatch takes from the database and the shipped records. It is verified against
 float64 before it is timed, and what it makes of weights alone is made once, as dispatch does. Both
 sides run in turns, and the best time of each counts, since other programs only make times longer.
+With `--cold` no cache holds the bytes when either side begins: so it is for the layers of a model
+that is larger than the caches. Without, what fits into a GPU's cache is read from there.
 `of limit` compares with the rate of multiply-adds if that is the lower limit: 4-bit weights times 8
 rows are bound by it on a processor.
 """
@@ -21,8 +23,8 @@ from statistics import geometric_mean
 
 from benchmarks.tasks.draw import distinct, log_uniform
 from oclgen.measuring import peak
-from oclgen.measuring.measure import Bench, as_called
-from oclgen.opencl.device import Device, select
+from oclgen.measuring.measure import Bench, Flush, as_called
+from oclgen.opencl.device import Device, PreparedPlan, select
 from oclgen.problem import PackedProblem
 from tuned_db import Chooser, open_store
 
@@ -79,7 +81,13 @@ def drawn(
     return distinct("packed", seed, count, one)
 
 
-def measure(device: Device, chooser: Chooser, problem: PackedProblem, by_seed: bool = False) -> Row:
+def measure(
+    device: Device,
+    chooser: Chooser,
+    problem: PackedProblem,
+    by_seed: bool = False,
+    is_cold: bool = False,
+) -> Row:
     """Return the rates of a product, verified first.
 
     Args:
@@ -87,6 +95,7 @@ def measure(device: Device, chooser: Chooser, problem: PackedProblem, by_seed: b
         chooser: says by which variant.
         problem: whose bytes are read.
         by_seed: whether a seed drew it.
+        is_cold: whether caches hold other data when a launch begins.
 
     Raises:
         ValueError: the variant is wrong.
@@ -101,7 +110,15 @@ def measure(device: Device, chooser: Chooser, problem: PackedProblem, by_seed: b
     made = device.prepare(plan, {**bench.buffers, "y": out, **_spaces(device, plan.workspaces)})
     made.run()
     ours = as_called(made, problem)
-    turns = [(ours.run(), reads.run()) for _ in range(TURNS)]
+    # other bytes are read, not written: caches would write them back during the launch
+    other = peak.reading(device, Flush.bytes_of(device))[0] if is_cold else None
+
+    def timed(launch: PreparedPlan) -> float:
+        if other is not None:
+            other.run()
+        return launch.run()
+
+    turns = [(timed(ours), timed(reads)) for _ in range(TURNS)]
     ms, read_ms = (min(times) for times in zip(*turns, strict=True))
     return Row(
         problem.key(),
@@ -153,6 +170,7 @@ class Options:
         dtype: of x and y.
         count: products that are drawn.
         seed: draws them.
+        cold: whether caches hold other data when a launch begins.
         path: of a JSON file; None: none.
     """
 
@@ -162,6 +180,7 @@ class Options:
     dtype: str
     count: int
     seed: int
+    cold: bool
     path: Path | None
 
 
@@ -175,11 +194,15 @@ def main(options: Options) -> None:
         PackedProblem(m, n, k, dtype, form) for form in options.formats for m in options.rows
     ]
     further = drawn(options.seed, options.count, options.formats, dtype, most)
-    found = [measure(target, chooser, problem) for problem in problems]
-    found += [measure(target, chooser, problem, by_seed=True) for problem in further]
-    print(f"{target.name}, seed {options.seed}\n\n{table(found)}")
+    wanted = [(False, problem) for problem in problems] + [(True, problem) for problem in further]
+    found = [
+        measure(target, chooser, problem, by_seed, options.cold) for by_seed, problem in wanted
+    ]
+    caches = "cold" if options.cold else "warm"
+    print(f"{target.name}, seed {options.seed}, {caches} caches\n\n{table(found)}")
     if options.path:
         content = {
-            "device": target.name, "seed": options.seed, "rows": [asdict(row) for row in found],
+            "device": target.name, "seed": options.seed, "cold": options.cold,
+            "rows": [asdict(row) for row in found],
         }  # fmt: skip
         options.path.write_text(json.dumps(content, indent=1) + "\n")

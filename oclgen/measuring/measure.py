@@ -204,8 +204,13 @@ class Flush:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._size = max(FLUSH_BYTES, 4 * device.cache_bytes)
+        self._size = self.bytes_of(device)
         self._buffer = device.empty(self._size)
+
+    @staticmethod
+    def bytes_of(device: Device) -> int:
+        """Return bytes beside which a device's caches keep nothing else."""
+        return max(FLUSH_BYTES, 4 * device.cache_bytes)
 
     def __call__(self) -> None:
         """Write; a launch that is enqueued next runs after it."""

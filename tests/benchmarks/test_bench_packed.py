@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.costs import packed
 from oclgen.families.packed import packed_lanes
-from oclgen.measuring import peak
+from oclgen.measuring import measure, peak
 from oclgen.opencl.device import Device, PreparedPlan
 from oclgen.problem import PackedProblem
 from oclgen.variant import Variant
@@ -46,6 +46,26 @@ def test_launches_of_weights_alone_are_not_timed(
     assert ran.count([packed_lanes.NAME]) >= packed.TURNS
 
 
+def test_cold_caches_hold_other_bytes_before_each_launch(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reading = [], peak.reading
+
+    def seen(device: Device, size: int) -> tuple[PreparedPlan, int]:
+        read.append(size)
+        return reading(device, size)
+
+    monkeypatch.setattr(measure, "FLUSH_BYTES", 2**20)
+    monkeypatch.setattr(peak, "reading", seen)
+    problem, chooser = (
+        PackedProblem(1, 64, 512, "fp32", "q8_0"), Chooser(None, device.info, device.limits),
+    )  # fmt: skip
+    packed.measure(device, chooser, problem)
+    assert read == [problem.bytes]
+    packed.measure(device, chooser, problem, is_cold=True)
+    assert read[1:] == [problem.bytes, measure.Flush.bytes_of(device)]
+
+
 def test_the_read_covers_what_it_is_compared_to(device: Device) -> None:
     plan, size = peak.reading(device, 2**20)
     assert 0.9 * 2**20 <= size <= 2**20
@@ -62,8 +82,9 @@ def test_rows_are_kept(
     monkeypatch.setattr(packed, "open_store", lambda: None)
     monkeypatch.setattr(packed, "select", lambda name: device)
     monkeypatch.setattr(packed, "MOST_WEIGHTS", dict.fromkeys(packed.MOST_WEIGHTS, 2**19))
-    packed.main(packed.Options("0", [1, 8], ["q4_0"], "bf16", 2, 7, tmp_path / "rows.json"))
-    kept = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    path = tmp_path / "rows.json"
+    packed.main(packed.Options("0", [1, 8], ["q4_0"], "bf16", 2, 7, cold=False, path=path))
+    kept = json.loads(path.read_text())["rows"]
     assert [row["problem"] for row in kept if not row["drawn"]] == [
         "packed:1x32x256:bf16:q4_0", "packed:8x32x256:bf16:q4_0",
     ]  # fmt: skip
