@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -160,15 +160,18 @@ def _tuned(
     from search_spaces.timing import last_moment
     from tuned_db.database.place import ENVIRONMENT
 
-    opened = select(device)
-    if where:
-        os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
-    workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
-    require_families(families, workload.problems)
-    ends = last_moment(began, budget.seconds)
-    if crew := _crew_of(workers, cluster, frozenset(families), where):
-        return _with_crew(out, crew, workload, budget, ends)
-    return _alone(out, opened, workload, budget, families, where, ends)
+    with ExitStack() as stack:
+        if crew := _crew_of(workers, cluster, frozenset(families), where):
+            stack.enter_context(crew)  # first: its processes start during what follows
+        opened = select(device)
+        if where:
+            os.environ[ENVIRONMENT] = where  # a model's own dispatch reads the same database
+        workload = gather(opened.limits, f"ocl:{opened.index}", **asked)
+        require_families(families, workload.problems)
+        ends = last_moment(began, budget.seconds)
+        if crew:
+            return _with_crew(out, crew, workload, budget, ends)
+        return _alone(out, opened, workload, budget, families, where, ends)
 
 
 def _study(where: str | None) -> str | None:
@@ -262,10 +265,9 @@ def _with_crew(
         out.print(f"{kind} {result.problem.key()}: {result.trials} trials, best {best}")
 
     calls = workload.calls or dict.fromkeys(workload.problems, 1)
-    with crew as ready:
-        devices = ready.devices()
-        out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
-        lots = spread(ready, calls, budget, ends, told)
+    devices = crew.devices()
+    out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
+    lots = spread(crew, calls, budget, ends, told)
     known = {kind_of(info): peaks for info, peaks in open_store(crew.where).peaks().items()}
     for lot in lots:
         table = table_of(lot.all_results, known.get(lot.kind, {}))

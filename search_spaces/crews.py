@@ -47,7 +47,8 @@ def _begin() -> None:
 class LocalCrew:
     """Processes of this machine, at most `workers` at a time; a killed one is replaced.
 
-    `kinds` counts the devices to use, by kind; None: all of this machine.
+    `kinds` counts the devices to use, by kind; None: all of this machine. The processes start on
+    entry, while this one prepares what it will ask them.
     """
 
     workers: int
@@ -58,12 +59,12 @@ class LocalCrew:
     _pool: Any = field(init=False)
 
     def __enter__(self) -> LocalCrew:
-        """Start the pool; its processes start when they are needed."""
+        """Start the pool, and its processes."""
         pebble = _needed("pebble", "workers")
         spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
         # pebble lets one process at a time receive: what it imports for that, all would wait for
         self._pool = pebble.ProcessPool(self.workers, context=spawn, initializer=_begin)
-        self._devices = kinds_here() if self.kinds is None else self.kinds
+        assert self._pool.active  # it starts when it is first asked
         return self
 
     def __exit__(
@@ -77,7 +78,9 @@ class LocalCrew:
 
     def devices(self) -> Mapping[str, int]:
         """Return the devices, which do not change."""
-        return self._devices
+        if self.kinds is None:
+            self.kinds = kinds_here()
+        return self.kinds
 
     def submit(self, asked: Turn, /) -> Future[list[TuneResult]]:
         """Hand the turn to the pool; a process that has to start first takes of its time."""

@@ -136,8 +136,10 @@ class Session:
             except BusyError:
                 return self
             self.store.of(self.device.info).note_limits(self.device.limits)
-            if self._with_peak and self._left() > 0:
-                self._measure_peak()
+            if self._left() > 0:
+                self._worker_of("warm").begin()  # its processes start during what follows
+                if self._with_peak:
+                    self._measure_peak()
             self._is_open = self._left() > 0
             self._stack = stack.pop_all()
         return self
@@ -298,18 +300,18 @@ class Session:
 
     def _worker_of(self, cache: Cache) -> Worker:
         """Return the worker that takes times with such caches; it starts when it first measures."""
-        worker = self._worker
-        if worker is not None and (worker.cache, worker.index) != (cache, self.device.index):
+        if self._worker is not None and self._worker.index != self.device.index:
             self.close()
         if self._worker is None:
             info = self.device.info
             limits = _Limits(self._left)
             if self._leave is None:
-                self._worker = Worker(self.device.index, info, limits, cache)
+                self._worker = Worker(self.device.index, info, limits)
             else:
                 self._worker = Worker(
-                    self.device.index, info, limits, cache, builders=1, leave=self._leave
+                    self.device.index, info, limits, builders=1, leave=self._leave
                 )
+        self._worker.cache = cache
         return self._worker
 
     def _measure(self, problem: Problem, variant: Variant, best_ms: float) -> Measurement:

@@ -209,6 +209,10 @@ class Builders:
         """Start no process yet: each starts with its first build."""
         self._pool = Pool(self.children)
 
+    def begin(self) -> None:
+        """Start all processes: builds are to come."""
+        self._pool.start()
+
     def start(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant, unless that was begun before or there is no process for it."""
         key = (problem, variant)

@@ -120,6 +120,7 @@ class Child:
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _pipe: Connection | None = field(default=None, init=False)
     _spent: dict[Stage, float] = field(default_factory=dict, init=False)
+    _is_ready: bool = field(default=False, init=False)
 
     def ask(
         self, question: Any, stage: Stage, leave: Leave = nullcontext, running: float = inf
@@ -179,21 +180,27 @@ class Child:
         """End the process, whatever it does."""
         process, pipe = self._process, self._pipe
         self._process = self._pipe = None
+        self._is_ready = False
         if process is not None:
             process.kill()
             process.wait()
         if pipe is not None:
             pipe.close()
 
+    def begin(self) -> None:
+        """Start the process unless there is one, without waiting until it is ready."""
+        if self._pipe is None:
+            self._spawn()
+
     def start(self) -> None:
-        """Start the process unless there is one.
+        """Start the process unless there is one, and wait until it is ready.
 
         Raises:
             WorkerError: it ended at its start, or sees another device under this index.
         """
-        if self._pipe is not None:
+        if self._is_ready:
             return
-        self._spawn()
+        self.begin()
         try:
             seen = self._receive("starting", self.timeouts["starting"])
         except TimeoutError as error:
@@ -210,6 +217,7 @@ class Child:
                 f"device {self.index} was {self.info} and is {seen} in a new process: has its "
                 "driver changed? Start again; what was measured is kept under the old one"
             )
+        self._is_ready = True
 
     def _receive(self, stage: Stage, most: float) -> Any:
         pipe = self._pipe

@@ -79,6 +79,12 @@ class Worker:
         """Whether builds may go on while the device measures: a CPU's cores are the device."""
         return self.info.kind != "cpu"
 
+    def begin(self) -> None:
+        """Start all processes without waiting, where the device does not need their cores."""
+        if self.overlaps:
+            self._child.begin()
+            self._builders.begin()
+
     def build_ahead(self, problem: Problem, variant: Variant) -> None:
         """Begin to build a variant that will be measured soon."""
         self._builders.start(problem, variant)

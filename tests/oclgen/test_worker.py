@@ -33,6 +33,36 @@ def test_it_measures(worker: Worker) -> None:
     assert measurement.error < 1e-5
 
 
+def test_processes_start_ahead_where_the_device_does_not_need_their_cores(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(device.index, device.info, builders=1)
+    try:
+        monkeypatch.setattr(Worker, "overlaps", False)
+        worker.begin()
+        assert worker.pid is None
+        monkeypatch.setattr(Worker, "overlaps", True)
+        worker.begin()
+        begun = worker.pid
+        assert begun is not None
+        worker.build_ahead(PROBLEM, VARIANT)
+        assert worker.measure(PROBLEM, VARIANT).ok
+        assert worker.pid == begun
+    finally:
+        worker.close()
+
+
+def test_a_process_that_ends_before_it_is_ready_cannot_be_had(
+    device: Device,
+) -> None:
+    worker = Worker(99, device.info)
+    worker._child.begin()
+    with pytest.raises(WorkerError, match="ended at its start"):
+        worker.measure(PROBLEM, VARIANT)
+    assert worker.pid is None
+    worker.close()
+
+
 def test_a_dead_child_is_a_failure_and_is_replaced(worker: Worker) -> None:
     worker.measure(PROBLEM, VARIANT)
     assert worker.pid is not None

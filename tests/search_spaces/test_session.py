@@ -81,9 +81,12 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
         index: int
         info: DeviceInfo
         timeouts: dict[Any, float]
-        cache: Cache
+        cache: Cache = "warm"
         builders: int = 0
         overlaps: bool = True
+
+        def begin(self) -> None:
+            lab.events.append("begun")
 
         def build_ahead(self, *asked: Any) -> None:
             raise AssertionError("there are no builders")
@@ -117,7 +120,7 @@ def store(tmp_path: Path) -> Store:
 def test_all_is_measured_while_the_lock_is_held(lab: Lab, store: Store) -> None:
     with Session(0, store) as session:
         session.tune([PROBLEM], Budget(1), FAMILIES)
-    assert lab.events == ["locked", "peak", "warm times", "closed", "free"]
+    assert lab.events == ["locked", "begun", "peak", "warm times", "closed", "free"]
 
 
 def test_claims_are_verified_while_the_lock_is_held(lab: Lab, store: Store) -> None:
@@ -137,7 +140,7 @@ def test_claims_are_verified_while_the_lock_is_held(lab: Lab, store: Store) -> N
     with Session(0, store) as session:
         (verdict,) = session.verify()
     assert verdict.measurement.ms == 1.0
-    assert lab.events == ["locked", "peak", "warm times", "closed", "free"]
+    assert lab.events == ["locked", "begun", "peak", "warm times", "closed", "free"]
 
 
 def test_the_best_known_peak_stays_and_load_is_said(lab: Lab, store: Store) -> None:
@@ -206,7 +209,7 @@ def test_a_resident_process_stays_until_it_is_closed(lab: Lab, store: Store) -> 
         with session:
             session.tune([problem], Budget(1), FAMILIES)
     session.close()
-    one = ["warm times", "free"]
+    one = ["begun", "warm times", "free"]
     assert lab.events == ["locked", *one, "locked", *one, "closed"]
 
 
