@@ -25,6 +25,8 @@ SLICE_WARPS = 12
 SHORT_K = 3072
 """Weights of a row up to which one work-group multiplies all: to pass sums takes longer (us:
 2x768x2304 of q4_0 8.2 and 5.8, 6x976x2816 of q4_k 8.3 and 6.6)."""
+ONE_WARP = 512
+"""Weights of a row of which one warp could keep all; two are faster."""
 MOST_BULK_SLICES = 8
 """Slices of q8_0's k up to which bulk copies gain: with 11 of six warps 22.2 and 24.4 us."""
 WIDE_K = 1536
@@ -109,6 +111,8 @@ LENGTHS: Table[tuple[int, ...]] = (
     # bytes in blocks: fewer warps wait for as many, if each has several blocks of outputs
     (lambda c: c.is_blockwise and c.is_wide and c.is_long and c.problem.m > 1, (512, 1024, 256)),
     (lambda c: c.is_blockwise and c.is_wide and c.is_long, (1024, 512, 256)),
+    # work-groups of one warp: 3x10264x512 of q6_k 10.0 us, of two 8.5
+    (lambda c: c.is_blockwise and not c.is_wide and c.problem.k <= ONE_WARP, (256, 512)),
     (lambda c: c.is_blockwise and not c.is_wide and c.blocks > c.units, (1024, 512, 256)),
     # a long k whose scales lie in the blocks: 1x14336x4096 of q4_0 0.69 and with 256 0.65
     (
@@ -124,11 +128,19 @@ parts of the read rate, by turns."""
 BULK: Table[int] = (
     # 512 weights of q8_0: 5x792x512 4.7 and 5.1 us; 768 of int8: 3x2088x768 5.6 and 6.2 us
     (lambda c: c.problem.format == "q8_0" and 512 < c.problem.k <= RESIDENT, 256),
-    (lambda c: c.problem.format == "int8" and 1024 <= c.problem.k <= RESIDENT, 256),
+    # short rows, more blocks than units: 7x10192x2304 13.7 and 12.2 us, 2x4456x1792 9.2 and 8.9
+    (
+        lambda c: (
+            c.problem.format == "int8"
+            and 1024 <= c.problem.k <= RESIDENT
+            and (c.blocks <= c.units or c.problem.k > SHORT_K)
+        ),
+        256,
+    ),
     (
         lambda c: (
             c.problem.format == "q6_k"
-            and c.problem.k <= RESIDENT
+            and ONE_WARP < c.problem.k <= RESIDENT
             and c.problem.m <= 4
             and c.blocks > c.units
         ),
