@@ -269,6 +269,12 @@ def pulled(steps: tuple[str, ...], device: int, tune: float) -> None:
 @click.option("--operators", is_flag=True, help="Operators besides convolutions and products.")
 @click.option("--seed", type=int, help="Draws the cases; the date, if it is not given.")
 @click.option("--cases", default=300, show_default=True)
+@click.option(
+    "--again",
+    type=float,
+    metavar="RATIO",
+    help="Only the cases of --json below this, once more: each side's least time counts.",
+)
 @click.option("--case-seconds", default=20.0, show_default=True, metavar="S",
               help="An answer that takes longer ends the case, with a reason.")  # fmt: skip
 @click.option("--time-budget", default=inf, metavar="S", help="Begin nothing after S seconds.")
