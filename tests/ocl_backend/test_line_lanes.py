@@ -80,6 +80,9 @@ def test_a_call_is_one_launch(lanes: Any) -> None:
         function()
         ocl.synchronize()
         assert names(function) == [name]
+    row = torch.randn(5000, device=place(lanes))
+    row.topk(9)
+    assert names(lambda: row.topk(9)) == ["sort_select_kernel"]
     long = torch.randn(5000, 9, device=place(lanes))
     assert names(lambda: long.mT.softmax(1))[-1] == "softmax_rows"  # behind a copy
 

@@ -37,7 +37,7 @@ class Given {
     }
     if (!value.isOptionalTensorList()) return;
     bool has_mask = false;
-    for (const std::optional<Tensor>& index : value.toOptionalTensorList()) {
+    for (const std::optional<Tensor> index : value.toOptionalTensorList()) {
       if (!index) continue;
       add(*index);
       has_mask |= index->defined() && index->scalar_type() == at::kBool;
@@ -59,7 +59,7 @@ class Seen {
     if (value.isTensor()) return seen(value.toTensor());
     if (!value.isOptionalTensorList()) return value;
     c10::List<std::optional<Tensor>> all;
-    for (const std::optional<Tensor>& index : value.toOptionalTensorList())
+    for (const std::optional<Tensor> index : value.toOptionalTensorList())
       all.push_back(index ? std::optional(seen(*index)) : std::nullopt);
     return all;
   }
