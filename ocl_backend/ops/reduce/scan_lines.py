@@ -50,8 +50,8 @@ for (long k = 0; k < size; ++k)
 def serves(rule: Scan, x: Tensor, axis: int, out: Tensor) -> bool:
     """Say whether lines of x along `axis` are scanned so.
 
-    Dense rows of more than `SHORT` items are `scan_vectors`', but for the costly rules of which a
-    vector's every doubling is another one.
+    `scan_vectors` serves dense rows of more than `SHORT` items, except for costly rules: it
+    combines vectors of eight items four times.
     """
     is_costly = "exp(" in rule.combine
     if 1 == x.stride(axis) == out.stride(axis) and x.shape[axis] > SHORT and not is_costly:
