@@ -16,7 +16,6 @@ import ocl_autoload
 from ocl_backend import module, ops, printing
 from ocl_backend.dispatch import walked
 from ocl_backend.fusion import held
-from ocl_backend.kernels import selected
 from ocl_backend.ops.image import padding
 from ocl_backend.ops.norm import nested_layer_norm, rms_norm
 from ocl_backend.ops.reduce import similarity
@@ -39,7 +38,6 @@ def _open() -> None:
     pending.register()
     copies.register()
     printing.register()
-    selected.register()
     ops.register()
     quantized.register()
     layouts.register()

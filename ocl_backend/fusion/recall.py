@@ -28,13 +28,17 @@ _lock = RLock()
 """Of the definitions; a finalizer that runs within one may call another operator."""
 
 
-def register(name: str, make: Callable[[], Callable[..., Any]], key: str = RECALLED) -> None:
+def register(
+    name: str, make: Callable[[], Callable[..., Any]], key: str = RECALLED, most_on_host: int = 0
+) -> None:
     """Let a kernel serve torch's operator on the device, where no call like it is recalled.
 
     Args:
         name: of the overload, such as `aten::add.Tensor`.
         make: returns the kernel, at the operator's first call: most processes call few operators.
         key: the dispatch key that the kernel is for; calls of others are not recalled.
+        most_on_host: items of a recalled operator's call, at most, that torch's kernel for the CPU
+            serves where the device is a processor.
     """
     if not _libraries:
         shim.library().ocl_define_operators_with(_DEFINE)
@@ -43,7 +47,9 @@ def register(name: str, make: Callable[[], Callable[..., Any]], key: str = RECAL
     _makers[key, name] = make
     names = [part.encode() for part in parts(name)]
     if key == RECALLED:
-        shim.library().ocl_recall_operator(*names, ctypes.c_int(False))
+        shim.library().ocl_recall_operator(
+            *names, ctypes.c_int(False), ctypes.c_int64(most_on_host)
+        )
     else:
         shim.library().ocl_serve_operator(*names, key.encode())
 
@@ -83,7 +89,9 @@ _DEFINE = ctypes.CFUNCTYPE(
 
 def register_composed(name: str) -> None:
     """Let calls of `name` be recalled as a whole, though torch composes it of other operators."""
-    shim.library().ocl_recall_operator(b"aten", name.encode(), b"", ctypes.c_int(True))
+    shim.library().ocl_recall_operator(
+        b"aten", name.encode(), b"", ctypes.c_int(True), ctypes.c_int64(0)
+    )
 
 
 def begin_before_autograd() -> None:

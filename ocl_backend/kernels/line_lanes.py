@@ -21,7 +21,7 @@ from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 from oclgen.render import rendered
 
-INDICES = {"float": "int", "double": "long"}
+INDICES = {"float": "int", "int": "int", "double": "long", "long": "long"}
 """Types of comparisons by what is computed with: other types have no kernels."""
 
 MANY = 8
@@ -33,7 +33,8 @@ class LineKernel(NamedTuple):
     """What is computed of lines: `line_lanes.cl.mako` says what `body` may use.
 
     `operands` name the tensors and say which are written; `numbers` are further arguments. A body
-    that is `limited` by memory walks several vectors together.
+    that is `limited` by memory walks several vectors together. `value` is the C type that is
+    computed with ("": the first tensor's).
     """
 
     name: str
@@ -41,16 +42,25 @@ class LineKernel(NamedTuple):
     body: str
     numbers: tuple[str, ...] = ()
     limited: bool = False
+    value: str = ""
 
 
 Dims = tuple[tuple[int, ...], ...]
 """Dimensions of lines: each has a size and every tensor's stride."""
 
 
-def serve(x: Tensor, dim: int) -> bool:
-    """Say whether lines of x along `dim` fill vectors of all cores of a processor."""
+def serve(x: Tensor, dim: int, value: str = "") -> bool:
+    """Say whether lines of x along `dim` fill vectors of all cores of a processor.
+
+    Args:
+        x: what is read.
+        dim: along which.
+        value: as a kernel has it.
+    """
     limits = devices()[x.get_device()].limits
-    if limits.kind != "cpu" or not x.dim() or not x.numel() or not x.is_floating_point():
+    if limits.kind != "cpu" or not x.dim() or not x.numel():
+        return False
+    if (value or dtype_of(x.dtype).value) not in INDICES:
         return False
     least = vectors.CPU_WIDTHS[-1]
     is_long = any(size >= least for d, size in enumerate(x.shape) if d != dim)
@@ -103,9 +113,10 @@ def _prepared(
         (name, kind, is_written, step)
         for (name, is_written), kind, step in zip(kernel.operands, kinds, steps, strict=True)
     )
+    value = kernel.value or kinds[0].value
     text = rendered(
         "line_lanes", package="ocl_backend", kernel=kernel.name, operands=operands,
-        value=kinds[0].value, index=INDICES[kinds[0].value], width=width, many=many,
+        value=value, index=INDICES[value], width=width, many=many,
         outer=len(outer), numbers=kernel.numbers, body=kernel.body,
     )  # fmt: skip
     share = many * max(1, vectors.CPU_GROUP_ITEMS // (width * many * along[0]))

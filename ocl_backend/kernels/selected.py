@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ocl_backend.dispatch import faults
 from ocl_backend.dtypes import dtype_of
-from ocl_backend.fusion import recall
 from ocl_backend.kernels import selected_groups
 from ocl_backend.kernels.dimensions import contiguous_strides
 from ocl_backend.kernels.elementwise import CHUNK, Kernel, Operand, Scalar, launch
@@ -38,20 +37,6 @@ long to = first ? LOAD_before(before_at - 1) : 0;
 const long last = min(first + CHUNK, count);
 """
 """Of a work-item that selects a stretch."""
-FEW = 2**14
-"""Items that one work-item selects: it takes less time than further launches of a call."""
-ALL = """\
-long to = 0;
-const long last = count;
-"""
-"""Of the one work-item that selects few items."""
-COUNT_ALL = """\
-int many_in_all = 0;
-for (int k = 0; k < (int)count; ++k)
-    many_in_all += LOAD_mask(k) != 0;
-"""
-"""Before it writes positions of several dimensions one behind the other."""
-TELL = "STORE_many(0, to);\n"
 SELECT = """\
 for (long begin = first; begin < last; begin += LISTED) {
     long kept[LISTED + 1];
@@ -103,8 +88,6 @@ def positions(mask: Tensor, shape: Sequence[int]) -> Tensor:
         assert found is not None  # no items are copied
         return found
     flat = mask.reshape(-1).contiguous()
-    if 0 < flat.numel() <= FEW:
-        return _few(flat, None, shape).view(len(shape), -1)
     before, many = _counted(flat)
     out = torch.empty((len(shape), many), dtype=torch.int64, device=mask.device)
     if out.numel():
@@ -124,43 +107,11 @@ def items(x: Tensor, mask: Tensor) -> Tensor:
         return kept
     x = x.contiguous()
     flat = mask.reshape(-1).contiguous()
-    if 0 < flat.numel() <= FEW:
-        return _few(flat, x, ())
     before, many = _counted(flat)
     out = torch.empty(many, dtype=x.dtype, device=x.device)
     if many:
         _launch(_items(mask.dtype, x.dtype), flat.numel(), (flat, before, x, out, flat.numel()))
     return out
-
-
-def register() -> None:
-    """Register the selection of few items with torch, so that its launch is recalled."""
-    recall.register("ocl::select_few", lambda: _select_few)
-
-
-def _few(mask: Tensor, x: Tensor | None, shape: Sequence[int]) -> Tensor:
-    """Return the items of x where `mask`, [count], is not zero, or else their positions by `shape`.
-
-    Positions of one dimension lie together. Waits for the count.
-    """
-    out, many = torch.ops.ocl.select_few(mask, x, shape)
-    used: Tensor = out[: int(many) * max(1, len(shape))]
-    # nested tensors take all memory that a result lies in
-    return used if len(used) == len(out) else used.clone()
-
-
-def _select_few(mask: Tensor, x: Tensor | None, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return memory for all items, of which the first ones are written, and how many these are."""
-    many = torch.empty(1, dtype=torch.int64, device=mask.device)
-    like = many if x is None else x
-    out = torch.empty(max(1, len(shape)) * len(mask), dtype=like.dtype, device=mask.device)
-    if x is not None:
-        kernel = _items(mask.dtype, x.dtype, few=True)
-        launch(kernel, (1,), (mask, many, x, out, len(mask)), FEW_WALKED)
-    else:
-        kernel = _positions(mask.dtype, len(shape), False, few=True)
-        launch(kernel, (1,), (mask, many, out, len(mask), *_steps(shape)), FEW_WALKED)
-    return out, many
 
 
 def _steps(shape: Sequence[int]) -> list[int]:
@@ -243,7 +194,6 @@ def _kernel(
 
 
 BEFORE = Operand("before", torch.int64, "address", "long")
-MANY = Operand("many", torch.int64, "address", "long")
 
 
 @cache
@@ -252,11 +202,8 @@ def _counts(mask: torch.dtype) -> Kernel:
     return _kernel("count_selected", mask, (total,), (), COUNT)
 
 
-FEW_WALKED = dict.fromkeys(("first", "mask", "many", "x", "out"), (0,))
-
-
 @cache
-def _positions(mask: torch.dtype, rank: int, wide: bool, few: bool = False) -> Kernel:
+def _positions(mask: torch.dtype, rank: int, wide: bool) -> Kernel:
     number = "ulong" if wide else "uint"
     write = ""
     for d in range(rank):
@@ -266,24 +213,21 @@ def _positions(mask: torch.dtype, rank: int, wide: bool, few: bool = False) -> K
         place = f"{d} * many_in_all" if d else "0"
         write += EACH.format(place=place, value=f"(long)({value})")
     numbers = tuple(f"{label}_{d}" for d in range(rank) for label in ("step", "size"))
-    operands = (MANY if few else BEFORE, Operand("out", torch.int64, "address", "long"))
-    body = SELECT.replace("WRITE\n", write)
-    body = COUNT_ALL * (rank > 1) + ALL + body + TELL if few else STRETCH + body
-    known = () if few else ("many_in_all",)
-    return _kernel("select_positions", mask, operands, (*known, *numbers), body)
+    operands = (BEFORE, Operand("out", torch.int64, "address", "long"))
+    body = STRETCH + SELECT.replace("WRITE\n", write)
+    return _kernel("select_positions", mask, operands, ("many_in_all", *numbers), body)
 
 
 @cache
-def _items(mask: torch.dtype, x: torch.dtype, few: bool = False) -> Kernel:
+def _items(mask: torch.dtype, x: torch.dtype) -> Kernel:
     bits = BITS.get(x.itemsize, x)
     value = dtype_of(bits).value
     operands = (
-        MANY if few else BEFORE,
+        BEFORE,
         Operand("x", bits, "address", value),
         Operand("out", bits, "address", value),
     )
-    body = SELECT.replace("WRITE\n", EACH.format(place="0", value="LOAD_x(kept[k])"))
-    body = ALL + body + TELL if few else STRETCH + body
+    body = STRETCH + SELECT.replace("WRITE\n", EACH.format(place="0", value="LOAD_x(kept[k])"))
     return _kernel("select_items", mask, operands, (), body)
 
 

@@ -86,6 +86,17 @@ COMPOSED = "linear", "scaled_dot_product_attention", "_to_copy"
 """Operators that torch composes of others, and that are recalled as a whole, because models call
 them most. Where gradients are recorded, their parts are called."""
 
+ON_HOST = {
+    "histc": 2**14,
+    **dict.fromkeys(("nonzero", "masked_select", "index.Tensor", "equal"), 2**15),
+    **dict.fromkeys(("_unique", "_unique2", "unique_consecutive"), 2**16),
+    **dict.fromkeys(("unique_dim", "unique_dim_consecutive"), 2**16),
+    "bincount": 2**17,
+}
+"""Operators that wait for what they compute -> items of all operands, at most, that a processor's
+host looks through itself (csrc/fusion/on_host.h). More of them take kernels less time. Of
+`index.Tensor` masks are meant."""
+
 TAKE_EXPANDED = {"_index_put_impl_": "index_put_", "index_fill_": "index_fill_"}
 """Operators by which torch writes to expanded tensors, too -> their names in its warning."""
 TO_PLACES = (
@@ -108,7 +119,7 @@ def register() -> None:
             registered.add(operator)
             refuses_itself = name == "math.pointwise"
             make = partial(_kernel, operator, implementation, refuses_itself)
-            recall.register(f"aten::{operator}", make)
+            recall.register(f"aten::{operator}", make, most_on_host=ON_HOST.get(operator, 0))
     for name in COMPOSED:
         recall.register_composed(name)
     recall.begin_before_autograd()

@@ -69,7 +69,7 @@ def open_devices() -> tuple[Device, ...]:
         own = not device.handle.host_unified_memory
         set_own_memory(index, own)
         if limits.kind == "cpu":
-            library.ocl_use_large_pages(ctypes.c_int(index))
+            set_processor(index, True)
             if device.info.runtime.startswith(SLOW_COPIES):
                 library.ocl_copy_by_kernels(ctypes.c_int(index))
         set_submission(index, submission(own, on_cpu=limits.kind == "cpu"))
@@ -95,6 +95,11 @@ def are_processors(found: Sequence[Device]) -> bool:
 def set_limit(index: int, size: int) -> None:
     """Let the allocator of device `index` reserve at most `size` bytes from now on."""
     shim.library().ocl_set_memory_limit(ctypes.c_int(index), ctypes.c_size_t(size))
+
+
+def set_processor(index: int, is_processor: bool) -> None:
+    """Say whether device `index` is a processor: calls of few items may then run on its host."""
+    shim.library().ocl_set_processor(ctypes.c_int(index), ctypes.c_int(is_processor))
 
 
 def set_own_memory(index: int, own: bool) -> None:

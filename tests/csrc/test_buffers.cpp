@@ -22,9 +22,9 @@ bool lies_in_pages(const c10::DataPtr& memory) {
 }
 
 struct WithPages {
-  WithPages() { ocl::device_at(0).in_large_pages = true; }
+  WithPages() { ocl::device_at(0).is_processor = true; }
   ~WithPages() {
-    ocl::device_at(0).in_large_pages = false;
+    ocl::device_at(0).is_processor = false;
     ocl::empty_cache(0);
   }
 };

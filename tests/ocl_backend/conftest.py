@@ -13,7 +13,24 @@ from tests.ocl_backend.late import Late
 
 
 @pytest.fixture
-def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def without_host(device: Any) -> Iterator[Any]:
+    """The device, whose kernels serve every call, also where the host of a processor would."""
+    from ocl_backend.runtime import memory
+
+    is_processor = device.limits.kind == "cpu"
+    memory.set_processor(device.index, False)
+    yield device
+    memory.set_processor(device.index, is_processor)
+
+
+@pytest.fixture(params=["host", "kernels"])
+def by_either(request: Any, device: Any) -> Any:
+    """The device, with and without the host of a processor."""
+    return device if request.param == "host" else request.getfixturevalue("without_host")
+
+
+@pytest.fixture
+def as_gpu(device: Any, without_host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device with a GPU's geometry; use sizes that no other test prepares."""
     from ocl_backend.ops.norm import batch_norm
 
@@ -25,7 +42,7 @@ def as_gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def gpu(device: Any, without_host: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device with a GPU's groups of 256, or as many work-items as it has."""
     most = min(device.limits.max_work_group, 256)
     monkeypatch.setattr(device, "limits", replace(device.limits, kind="gpu", max_work_group=most))

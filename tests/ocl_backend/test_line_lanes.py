@@ -50,7 +50,7 @@ def test_softmax_and_its_gradient_along_any_dimension(lanes: Any, dtype: str, tu
 
 
 @pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", [*TOLERANCES, "int32", "int64"])
 def test_topk_takes_the_first_of_equal_items(lanes: Any, dtype: str, largest: bool) -> None:
     generator = torch.Generator().manual_seed(5)
     for shape, dim, k in (
@@ -58,8 +58,9 @@ def test_topk_takes_the_first_of_equal_items(lanes: Any, dtype: str, largest: bo
         ((8, 130), 1, 128), ((40, 3), 1, 3),
     ):  # fmt: skip
         x = torch.randint(-9, 9, shape, generator=generator).to(getattr(torch, dtype))
-        x.view(-1)[::13] = float("nan")
-        x.view(-1)[5::17] = float("inf")
+        if x.is_floating_point():
+            x.view(-1)[::13] = float("nan")
+            x.view(-1)[5::17] = float("inf")
         for turned in (False, True):
             values, places = laid(x.to(place(lanes)), turned).topk(k, dim, largest)
             wanted, order = torch.sort(x, dim=dim, descending=largest, stable=True)
@@ -80,6 +81,9 @@ def test_a_call_is_one_launch(lanes: Any) -> None:
         function()
         ocl.synchronize()
         assert names(function) == [name]
+    row = torch.randn(5000, device=place(lanes))
+    row.topk(9)
+    assert names(lambda: row.topk(9)) == ["sort_select_kernel"]
     long = torch.randn(5000, 9, device=place(lanes))
     assert names(lambda: long.mT.softmax(1))[-1] == "softmax_rows"  # behind a copy
 
@@ -89,4 +93,5 @@ def test_few_lines_and_short_dimensions_are_left_to_other_kernels(lanes: Any) ->
     assert line_lanes.serve(torch.zeros(4, 16, device=there), 0)
     assert not line_lanes.serve(torch.zeros(4, 8, device=there), 0)  # a vector for two cores
     assert not line_lanes.serve(torch.zeros(7, 7, 7, 3, device=there), 3)
-    assert not line_lanes.serve(torch.zeros(4, 16, dtype=torch.int32, device=there), 0)
+    assert line_lanes.serve(torch.zeros(4, 16, dtype=torch.int32, device=there), 0)
+    assert not line_lanes.serve(torch.zeros(4, 16, dtype=torch.int16, device=there), 0)

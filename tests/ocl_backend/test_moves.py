@@ -47,6 +47,17 @@ def test_items_move_by_one_launch(device: Any, name: str, dtype: Any) -> None:
     assert ours.shape == theirs.shape
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64], ids=str)
+def test_rolls_of_many_items(device: Any, dtype: Any) -> None:
+    x = torch.randn(6, 30, 5, 14).mul(3).to(dtype)
+    there = x.to(place(device))
+    for shifts, dims in (((7,), (0,)), ((-1,), (1,)), ((3, 2), (2, 3)), ((1, 4, -2, 5), range(4))):
+        for rolled, expected in ((there, x), (there[..., 2:9], x[..., 2:9]), (there.mT, x.mT)):
+            ours = rolled.roll(shifts, tuple(dims))
+            assert torch.equal(ours.cpu(), expected.roll(shifts, tuple(dims)))
+    assert torch.equal(there.roll(999).cpu(), x.roll(999))
+
+
 def test_nothing_moves_and_nothing_is_selected(device: Any) -> None:
     x = torch.randn(SHAPE)
     there = x.to(place(device))

@@ -61,6 +61,19 @@ RESHAPED: dict[str, Any] = {
     "line": lambda x: functional.interpolate(x[0], size=13, mode="linear"),
     "unfold": lambda x: functional.unfold(x, 3),
     "fold": lambda x: functional.fold(functional.unfold(x, 3), (6, 8), 3),
+    "unfold, long rows": lambda x: functional.unfold(
+        x.reshape(1, 2, 12, 30), (3, 2), padding=(1, 9), dilation=(2, 3)
+    ),
+    "unfold by steps": lambda x: functional.unfold(x.mT, 2, stride=(1, 3), padding=1),
+    "fold by steps": lambda x: functional.fold(
+        x.reshape(2, 2 * 4 * 5, 9), (8, 13), (4, 5), padding=1, stride=(3, 5)
+    ),
+    "fold of long rows": lambda x: functional.fold(
+        functional.unfold(x.reshape(1, 1, 2, 360), (2, 3), padding=1), (2, 360), (2, 3), padding=1
+    ),
+    "fold, spread": lambda x: functional.fold(
+        functional.unfold(x, 3, dilation=2, padding=2).mT.contiguous().mT, (6, 8), 3, 2, 2
+    ),
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x.reshape(3, 20, 6, 2), 2),
     "glu": lambda x: functional.glu(x, -1),
     "group_norm": lambda x: functional.group_norm(x, 5),

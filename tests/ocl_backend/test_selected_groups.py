@@ -30,7 +30,7 @@ void add_vector(__global float *place, const float4 value)
 
 
 @pytest.fixture
-def groups(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def groups(device: Any, without_host: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device with a GPU's groups of 256."""
     if device.limits.max_work_group < 256:
         pytest.skip("groups of 256 work-items do not fit")

@@ -212,7 +212,6 @@ std::tuple<int64_t, int64_t> reserve(const std::optional<at::Generator>& given, 
 
 TORCH_LIBRARY(ocl, library) {
   library.def("strided_copy(Tensor source, Tensor(a!) target) -> ()");
-  library.def("select_few(Tensor mask, Tensor? x, int[] shape) -> (Tensor, Tensor)");
   library.def("note_fallback(str name) -> ()", [](const std::string& name) { note(name); });
   library.def("default_generator(int device) -> Generator?",
               [](int64_t index) { return ocl::default_generator(c10::DeviceIndex(index)); });

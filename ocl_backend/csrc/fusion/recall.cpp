@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "fusion/call.h"
+#include "fusion/on_host.h"
 #include "fusion/results.h"
 #include "runtime/deferred.h"
 #include "runtime/interpreter.h"
@@ -79,13 +80,15 @@ class Served final : public c10::OperatorKernel {
 
 class Recalled final : public c10::OperatorKernel {
  public:
-  // `plain` makes the call where it is not recalled.
-  explicit Recalled(std::unique_ptr<Plain> plain) : plain_(std::move(plain)) {}
+  // `plain` makes the call where it is not recalled, nor of so few items that the host makes it.
+  Recalled(std::unique_ptr<Plain> plain, int64_t most_on_host)
+      : plain_(std::move(plain)), most_on_host_(most_on_host) {}
 
   Memory& memory() { return memory_; }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const Named named(op.schema().name().c_str());
+    if (most_on_host_ && called_on_host(op, most_on_host_, stack)) return;
     if (Memory::is_suspended()) return run(stack);
     const size_t arguments = op.schema().arguments().size();
     const Call call(*stack, arguments);
@@ -127,6 +130,7 @@ class Recalled final : public c10::OperatorKernel {
   }
 
   std::unique_ptr<Plain> plain_;
+  const int64_t most_on_host_;
   Memory& memory_ = *new Memory();  // the dispatcher ends when the runtime of its kernels has
 };
 
@@ -163,11 +167,13 @@ void ocl_define_operators_with(void (*define)(const char* space, const char* nam
 }
 
 // Lets the operator `ns::name` be recalled. A call that is not recalled runs in Python, or, if it
-// is `composed`, by what torch composes it of.
-void ocl_recall_operator(const char* ns, const char* name, const char* overload, int composed) {
+// is `composed`, by what torch composes it of. One of up to `most_on_host` items runs on the host
+// of a processor.
+void ocl_recall_operator(const char* ns, const char* name, const char* overload, int composed,
+                         int64_t most_on_host) {
   const auto key = composed ? ocl::kComposed : c10::DispatchKey::PrivateUse1;
   auto plain = std::make_unique<ocl::Plain>(ns, name, overload, key);
-  auto recalled = std::make_unique<ocl::Recalled>(std::move(plain));
+  auto recalled = std::make_unique<ocl::Recalled>(std::move(plain), most_on_host);
   ocl::memories_by_operator()[{std::string(ns) + "::" + name, overload}] = &recalled->memory();
   ocl::implement(ns, name, overload, c10::DispatchKey::PrivateUse1, std::move(recalled));
 }

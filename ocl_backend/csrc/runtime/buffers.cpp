@@ -126,7 +126,7 @@ size_t mapped_pages() {
 }
 
 cl_int create_buffer(Device& device, size_t size, Buffer* made) {
-  const bool is_there = device.in_large_pages && size >= kLeastOfPages;
+  const bool is_there = device.is_processor && size >= kLeastOfPages;
   Buffer buffer;
   if (is_there) buffer.pages = take_pages(size);
   const cl_mem_flags flags = CL_MEM_READ_WRITE | (buffer.pages ? CL_MEM_USE_HOST_PTR : 0);
@@ -156,9 +156,9 @@ void release_buffer(const Buffer& buffer) {
 
 extern "C" {
 
-// Lets a device's buffers lie in the host's large pages: a processor's.
-void ocl_use_large_pages(int device) {
-  ocl::device_at(c10::DeviceIndex(device)).in_large_pages = true;
+// Tells whether a device is a processor: its buffers lie in the host's large pages.
+void ocl_set_processor(int device, int is_processor) {
+  ocl::device_at(c10::DeviceIndex(device)).is_processor = is_processor != 0;
 }
 
 // Bytes of the host's memory that are mapped for buffers in large pages.

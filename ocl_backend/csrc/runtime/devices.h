@@ -25,7 +25,7 @@ struct Device {
   size_t enforced_bytes = SIZE_MAX;  // a larger buffer is refused here, not by the driver
   bool doubles;              // cl_khr_fp64
   bool own_memory = false;   // not the host's
-  bool in_large_pages = false;  // its buffers lie in the host's memory, in pages of 2 MiB
+  bool is_processor = false;  // its buffers lie in the host's memory, in pages of 2 MiB
   bool copies_slowly = false;  // the driver's command takes longer than a kernel
   std::mutex submission;     // setting arguments and enqueueing is one step
   std::atomic<const char*> last_kernel{nullptr};  // named when an asynchronous failure surfaces

@@ -31,6 +31,7 @@ constexpr cl_int CL_MEM_COPY_OVERLAP = -8;
 constexpr cl_mem_flags CL_MEM_READ_WRITE = 1 << 0;
 constexpr cl_mem_flags CL_MEM_USE_HOST_PTR = 1 << 3;
 constexpr cl_mem_flags CL_MEM_ALLOC_HOST_PTR = 1 << 4;
+constexpr uint64_t CL_MAP_READ = 1;
 constexpr uint64_t CL_MAP_READ_WRITE = 3;
 constexpr cl_uint CL_KERNEL_NUM_ARGS = 0x1191;
 constexpr cl_uint CL_KERNEL_PROGRAM = 0x1194;

@@ -18,6 +18,9 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
 from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.owners import are_possible
+from ocl_backend.ops.image.unfolded_rows import as_work, folded_rows, unfolded_planes
+from oclgen.opencl.device import devices
 from oclgen.problem import output_size
 
 Pair = Sequence[int]
@@ -78,7 +81,14 @@ def im2col(
         "self": (batch, channel, *moved),
     }
     numbers = [*windows.padding, *windows.image, *steps]
-    launch(_unfolding(BITS[x.itemsize]), shape, (images, out, *numbers), walked)
+    if are_possible(devices()[x.get_device()].limits):
+        planes = {label: along[:4] for label, along in walked.items()}
+        planes |= {"self": (batch, channel, 0, 0), "out": out.stride()[:4]}
+        kernel = unfolded_planes(BITS[x.itemsize], as_work(height * width))
+        more = [*windows.counts, *windows.stride]
+        launch(kernel, shape[:4], (images, out, *numbers, *more), planes)
+    else:
+        launch(_unfolding(BITS[x.itemsize]), shape, (images, out, *numbers), walked)
     columns = out.view(len(images), -1, height * width)
     return columns if x.dim() == 4 else columns[0]
 
@@ -131,7 +141,17 @@ def col2im(
     }  # fmt: skip
     pairs = windows.padding, windows.counts, windows.kernel, windows.dilation, windows.stride
     numbers = [number for pair in pairs for number in pair]
-    launch(_folding(columns.dtype), shape, (given, out, *numbers, tap, window), walked)
+    if are_possible(devices()[given.get_device()].limits):
+        rows = {label: steps[:3] for label, steps in walked.items() if label != "x"}
+        kernel = folded_rows(columns.dtype, as_work(windows.image[1] * below))
+        launch(
+            kernel,
+            shape[:3],
+            (given, out, *numbers, tap, window, windows.image[1]),
+            rows | {"out": out.stride()[:3]},
+        )
+    else:
+        launch(_folding(columns.dtype), shape, (given, out, *numbers, tap, window), walked)
     return out if columns.dim() == 3 else out[0]
 
 

@@ -17,6 +17,8 @@ from ocl_backend.dispatch.outputs import into
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.dimensions import axis_of, broadcast_shapes
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.owners import are_possible
+from oclgen.opencl.device import devices
 
 LOG_SIGMOID = "const T out = fmin(x, (T)0) - log1p(exp(-fabs(x)));"
 LOG_SIGMOID_BACKWARD = """\
@@ -141,6 +143,23 @@ while (low < high) {
 STORE_out(k, low);
 STORE_out(k + many, k - BEFORE(low) + FIRST);
 """
+POSITIONS_OF_ROW = """\
+const NUMBER low = place;
+const NUMBER end = BEFORE(low + 1);
+NUMBER k = BEFORE(low);
+const NUMBER shift = FIRST - k;
+for (; k + 8 <= end; k += 8) {
+    STORES_out(k, (long8)(low));
+    STORES_out(k + many, (long8)(k + shift) + (long8)(0, 1, 2, 3, 4, 5, 6, 7));
+}
+for (; k < end; ++k) {
+    STORE_out(k, low);
+    STORE_out(k + many, k + shift);
+}
+"""
+"""On processors, of the row `place`: no item searches for its row."""
+ROW_WORK = 64
+"""Usual items' worth of time that a row takes there."""
 BELOW = """\
 NUMBER below(const NUMBER n, const NUMBER columns)
 {
@@ -153,16 +172,19 @@ NUMBER below(const NUMBER n, const NUMBER columns)
 
 
 @cache
-def _positions(dtype: torch.dtype, upper: bool, wide: bool) -> Kernel:
+def _positions(dtype: torch.dtype, upper: bool, wide: bool, by_row: bool) -> Kernel:
     number = "long" if wide else "int"
-    body = POSITIONS.replace("BEFORE", "UPPER" if upper else "LOWER")
+    body = POSITIONS_OF_ROW if by_row else POSITIONS
+    body = body.replace("BEFORE", "UPPER" if upper else "LOWER")
     body = body.replace("FIRST", "clamp(low + offset, (NUMBER)0, columns)" if upper else "0")
     body, helpers = (text.replace("NUMBER", number) for text in (body, BELOW))
     operands: tuple[Operand | Scalar, ...] = (
-        Operand("k", role="position"), Operand("out", dtype, "address", "long"),
+        Operand("place" if by_row else "k", role="position"),
+        Operand("out", dtype, "address", "long", items=8 if by_row else 1),
         *(Scalar(name, number) for name in ("rows", "columns", "offset", "many")),
     )  # fmt: skip
-    return Kernel("triangle_places", "long", operands, body, helpers, scalar_only=True)
+    work = ROW_WORK if by_row else 1
+    return Kernel("triangle_places", "long", operands, body, helpers, scalar_only=True, work=work)
 
 
 def _below(n: int, columns: int) -> int:
@@ -192,8 +214,11 @@ def _triangle_indices(upper: bool) -> Callable[..., Tensor]:
         out = torch.empty((2, many), dtype=dtype, device=device)
         given = (out, row, col, offset, many)
         reach = max(row, col) + abs(offset) + 2  # its square is more than any number is
-        kernel = _positions(dtype, upper, reach**2 >= 2**31)
-        launch(kernel, (many,), given, {"k": (1,), "out": (0,)})
+        by_row = are_possible(devices()[out.get_device()].limits)
+        kernel = _positions(dtype, upper, reach**2 >= 2**31, by_row)
+        walked = {"place" if by_row else "k": (1,), "out": (0,)}
+        filled = min(row, col - offset) if upper else row
+        launch(kernel, (filled if by_row and many else many,), given, walked)
         return out
 
     return indices

@@ -61,6 +61,30 @@ for (; k < last; ++k) {
     STORE_out(out_at + k, acc);
 }
 """
+EXTREMES = """\
+T best = LOAD_self(self_at);
+long place = 0;
+for (long k = 0; k < size; k += 8) {
+    const long last = min(k + 8, size);
+    if (k + 8 <= size) {
+        const TYPE8 v = LOADS_self(self_at + k);
+        if (!any((v != v) | (v BETTER best))) {
+            STORES_out(out_at + k, (TYPE8)(best));
+            STORES_places(places_at + k, (long8)(place));
+            continue;
+        }
+    }
+    for (long i = k; i < last; ++i) {
+        const T x = LOAD_self(self_at + i);
+        if (x != x || (best == best && x BETTER best)) {
+            best = x;
+            place = i;
+        }
+        STORE_out(out_at + i, best);
+        STORE_places(places_at + i, place);
+    }
+}
+"""
 CARRIED = "first ? LOAD_total(total_at - 1) : n"
 
 
@@ -95,6 +119,38 @@ def scan(rule: Scan, x: Tensor, out: Tensor) -> None:
     scan(rule, total, before)
     kernel = _kernel(rule, "carry", x.dtype, out.dtype, kept)
     launch(kernel, shape, (x, out, before, stretch, size), walked)
+
+
+def extremes(rule: Scan, x: Tensor, out: Tensor, places: Tensor) -> None:
+    """Write the extremes so far along the last dimension of x, and their places.
+
+    Eight items of which none is better take a comparison, whatever comes before them.
+
+    Args:
+        rule: what is `better`.
+        x: of items that `serves`.
+        out: of its shape and dtype, dense.
+        places: the same, int64.
+    """
+    shape = (*x.shape[:-1], 1)
+    walked = {
+        name: (*tensor.stride()[:-1], 0)
+        for name, tensor in (("self", x), ("out", out), ("places", places))
+    }
+    launch(_extremes(rule, x.dtype), shape, (x, out, places, x.shape[-1]), walked)
+
+
+@cache
+def _extremes(rule: Scan, dtype: torch.dtype) -> Kernel:
+    value = dtype_of(dtype).value
+    parameters = (
+        Operand("self", dtype, "address", items=8),
+        Operand("out", dtype, "address", items=8),
+        Operand("places", torch.int64, "address", "long", items=8),
+        Scalar("size", "long"),
+    )
+    text = EXTREMES.replace("TYPE", value).replace("BETTER", rule.better)
+    return Kernel("scan_extremes", value, parameters, text, scalar_only=True, work=CHUNK)
 
 
 @cache

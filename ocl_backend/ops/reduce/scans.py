@@ -6,8 +6,8 @@ back in (Blelloch 1990, "Prefix sums and their applications").
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +18,7 @@ from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels import vectors
 from ocl_backend.kernels.dimensions import axis_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
-from ocl_backend.kernels.memory_formats import as_rows, from_rows
-from ocl_backend.ops.reduce import scan_vectors
+from ocl_backend.ops.reduce import scan_lines, scan_vectors
 from ocl_backend.ops.reduce.scan_rows import Scan, scan_rows, serves
 from oclgen.opencl.device import devices
 
@@ -54,14 +53,7 @@ def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     if not x.dim() or not x.numel():
         return out.copy_(x)
     size = x.shape[axis]
-    if _has_groups(x, axis):
-        rows = as_rows(x, axis)
-        scanned = torch.empty_like(rows, dtype=dtype)
-        scan_rows(Scan(COMBINE[name], NEUTRAL[name]), rows, scanned)
-        return from_rows(scanned, x, axis)
-    if prod(x.shape[axis + 1 :]) == 1 and scan_vectors.serves(x.view(x.shape[: axis + 1])):
-        rows, results = (t.view(x.shape[: axis + 1]) for t in (x, out))
-        scan_vectors.scan(Scan(COMBINE[name], NEUTRAL[name]), rows, results)
+    if _is_scanned(Scan(COMBINE[name], NEUTRAL[name]), axis, x, out):
         return out
     chunk = _chunk(x, axis)
     shape = list(x.shape)
@@ -95,6 +87,52 @@ def scan(name: str, x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
         },
     )
     return _completed(name, out, total, axis, chunk, helper) if shape[axis] > 1 else out
+
+
+def _is_scanned(rule: Scan, axis: int, x: Tensor, *results: Tensor) -> bool:
+    """Scan x along `axis` by a kernel made for its lines, or say that there is none."""
+    limits = devices()[x.get_device()].limits
+    size = x.shape[axis]
+    if _has_groups(x, axis):
+        run = partial(scan_rows, rule)
+        _as_rows(lambda *rows: run(*(t.view(-1, size) for t in rows)), axis, x, results, _is_dense)
+    elif scan_lines.serves(rule, x, axis, results[0]):
+        scan_lines.scan(rule, axis, x, *results)
+    elif limits.kind == "cpu" and (x.stride(axis) == 1 or size > scan_lines.SHORT):
+        run = partial(scan_vectors.extremes if rule.better else scan_vectors.scan, rule)
+        _as_rows(run, axis, x, results, _has_dense_rows)
+    else:
+        return False
+    return True
+
+
+def _is_dense(x: Tensor) -> bool:
+    return x.is_contiguous()
+
+
+def _has_dense_rows(x: Tensor) -> bool:
+    return x.stride(-1) == 1
+
+
+def _as_rows(
+    run: Callable[..., None], axis: int, x: Tensor, results: Sequence[Tensor],
+    lies: Callable[[Tensor], bool],
+) -> None:  # fmt: skip
+    """Call `run` with tensors whose lines along `axis` are rows.
+
+    Args:
+        run: takes x and the results, which it writes.
+        axis: of all of them.
+        x: what is read.
+        results: what is written.
+        lies: says whether `run` takes a tensor of rows as it lies; it gets a dense one else.
+    """
+    rows, *moved = (t.movedim(axis, -1) for t in (x, *results))
+    made = [t if lies(t) else torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in moved]
+    run(rows if lies(rows) else rows.contiguous(), *made)
+    for target, each in zip(moved, made, strict=True):
+        if each is not target:
+            target.copy_(each)
 
 
 def _completed(name: str, out: Tensor, total: Tensor, axis: int, chunk: int, helper: str) -> Tensor:
@@ -183,15 +221,11 @@ for (long k = 0; k < size; ++k) {
 
 def _extreme_helper(name: str, better: str) -> Callable[[Tensor, Tensor, Tensor, int], None]:
     """Return torch's helper of cummax or cummin: it fills `values` and `indices`."""
+    rule = Scan("", "0", better)
 
     def helper(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
         axis = axis_of(dim, x.dim())
-        if x.numel() and x.dim() and _has_groups(x, axis):
-            rows = as_rows(x, axis)
-            best, where = torch.empty_like(rows), torch.empty_like(rows, dtype=torch.int64)
-            scan_rows(Scan("", "0", better), rows, best, where)
-            values.copy_(from_rows(best, x, axis))
-            indices.copy_(from_rows(where, x, axis))
+        if x.numel() and x.dim() and _is_scanned(rule, axis, x, values, indices):
             return
         shape = [1 if d == axis else size for d, size in enumerate(x.shape)]
         steps = ("size", "self_step", "values_step", "indices_step")

@@ -36,6 +36,9 @@ SHARE = {"cpu": 2048, "gpu": 16}
 MOST_SELECTED, LEAST_SHARE = 128, 8
 """topk selects up to MOST_SELECTED of at least LEAST_SHARE times as many items; else it sorts."""
 
+ALONE = 8192
+"""Items of which one work-item of a processor selects: it takes less time than further launches."""
+
 RUNS = """\
 const long first = part * length;
 for (long i = first; i < min(first + length, size); ++i) {
@@ -221,7 +224,8 @@ def _selected(rows: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
         keys, order = _sorted(rows, largest)
         return keys[:, :k].contiguous(), order[:, :k].contiguous()
     enough = ceil_div(vectors.busy_items(limits), len(rows))
-    share = min(max(LEAST_SHARE * k, size // enough), size)
+    alone = ALONE if limits.kind == "cpu" else 1
+    share = min(max(LEAST_SHARE * k, alone, size // enough), size)
     parts = size // share
     keys = rows.new_empty((len(rows), parts * k))
     order = torch.empty(keys.shape, dtype=torch.int64, device=rows.device)

@@ -22,10 +22,6 @@ MANY_BLOCKS = 8
 """Blocks from which on their distinct items are worth being counted, and the part of all items that
 they must not be more than to be sorted instead."""
 
-FEW = 2**16
-"""Items that a processor's host looks through itself: it waits for their number anyway, and 26
-launches, most of them merges, take two to six times as long as the host's sort of 30,000 to 64."""
-
 Unique = tuple[Tensor, Tensor, Tensor]
 """The distinct items, for each item its place among them, and how often each occurs."""
 
@@ -49,8 +45,6 @@ def unique(
 
     As torch's own devices, leave empty what is not asked for.
     """
-    if _are_few(x):
-        return _placed(torch._unique2(x.cpu(), True, return_inverse, return_counts), x)
     flat = x.reshape(-1)
     none = torch.empty(0, dtype=torch.int64, device=x.device)
     if not (return_inverse or return_counts) and _have_groups(flat):
@@ -64,17 +58,6 @@ def unique(
     assert items is not None and positions is not None  # both were asked for
     inverse = _places(positions[0], order).view(x.shape) if return_inverse else none
     return items, inverse, _lengths(positions[0], len(keys)) if return_counts else none
-
-
-def _are_few(x: Tensor) -> bool:
-    """Say whether the host looks for the distinct items."""
-    return x.numel() <= FEW and devices()[x.get_device()].limits.kind == "cpu"
-
-
-def _placed(found: Unique, x: Tensor) -> Unique:
-    """Return what the host found where x is."""
-    items, places, counts = found
-    return items.to(x.device), places.to(x.device), counts.to(x.device)
 
 
 def _have_groups(flat: Tensor) -> bool:
@@ -136,9 +119,6 @@ def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Unique:
     """Return the first of every run of equal items, or of equal slices along `dim`."""
-    if _are_few(x):
-        runs = torch.ops.aten.unique_consecutive.default
-        return _placed(runs(x.cpu(), return_inverse, return_counts, dim), x)
     if dim is not None:
         return unique_dim_consecutive(x, dim)
     flat = x.reshape(-1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ CPU_VECTOR = 16
 """The same on processors."""
 FILLED = 4096
 """Items of a gradient from which on a processor fills it before it copies: two launches."""
+MANY = 1024
+"""Items from which on a processor rolls by copies of blocks: a work-item moves single items."""
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
@@ -49,11 +52,8 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
         for step, size, cut in [(x.stride(axis), x.shape[axis], cuts[axis])]
         for number in (size - cut, cut * step, (cut - size) * step)
     ]
-    is_cpu = are_possible(devices()[x.get_device()].limits)
-    if is_cpu and moved == (x.dim() - 1,) and x.shape[-1] >= CPU_VECTOR:
-        keep = x.shape[-1] - cuts[-1]  # two copies of runs, by vectors
-        out[..., :keep].copy_(x[..., cuts[-1] :])
-        out[..., keep:].copy_(x[..., : cuts[-1]])
+    if x.numel() >= MANY and are_possible(devices()[x.get_device()].limits):
+        _copy_blocks(x, out, cuts)
         return out
     items = 1 if x.dim() - 1 in moved else _vector(x, out)
     walk = _Walk(out, items)
@@ -62,6 +62,25 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     kernel = _rolling(BITS.get(x.itemsize, x.dtype), len(moved), items)
     launch(kernel, walk.shape, (out, x, *numbers), strides)
     return out
+
+
+def _copy_blocks(x: Tensor, out: Tensor, cuts: Sequence[int]) -> None:
+    """Copy the blocks that a roll moves as wholes, two along each dimension: by long runs.
+
+    Args:
+        x: what is rolled.
+        out: of its shape; written.
+        cuts: where the item lies, along each dimension, that comes to the front.
+    """
+    halves = [
+        ((0, size - cut, cut), (size - cut, cut, 0))
+        for size, cut in zip(x.shape, cuts, strict=True)
+    ]
+    for block in product(*(pair if pair[1][1] else pair[:1] for pair in halves)):
+        to, source = out, x
+        for axis, (begin, size, place) in enumerate(block):
+            to, source = to.narrow(axis, begin, size), source.narrow(axis, place, size)
+        to.copy_(source)
 
 
 @cache
