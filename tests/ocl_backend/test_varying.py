@@ -255,13 +255,26 @@ def test_a_later_process_renders_no_text(
     varying._texts.cache_clear()
 
 
+def test_equal_texts_of_several_ranges_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimpleNamespace(get=lambda *_: ["".join(("one ", "text"))])
+    monkeypatch.setattr(varying, "of_user", lambda: read)
+    variant = Variant("gemm_register", FAMILIES["gemm_register"].DEFAULT)
+    ranges = [GemmProblem(m, 48, 36, free=frozenset("m")) for m in (16, 64, 256)]
+    varying._texts.cache_clear()
+    texts = [text for problem in ranges for text in varying._texts(variant, problem)]
+    varying._texts.cache_clear()
+    assert len(texts) == 3 and all(text is texts[0] for text in texts)
+
+
 def test_what_is_watched_is_bounded(watched: tuple[FakeChooser, Varying]) -> None:
     _, met = watched
     for n in range(1, 2 * MOST_SHAPES):
         met.form(ConvProblem(n % 8 + 1, n, 8, 8, 3, 3, 3))
     assert len(met._met) == MOST_SHAPES
     assert len(met._choices) <= MOST_SHAPES
-    assert all(len(one.values) <= MANY + 1 for one in met._met.values())
+    rows: list[Problem] = [GemmProblem(m, 8, 9) for m in range(1, 3 * MANY)]
+    forms(met, rows)
+    assert max(len(one.values) for one in met._met.values()) == MANY + 1
 
 
 def test_a_size_that_was_tuned_keeps_its_kernels(device: Any) -> None:
