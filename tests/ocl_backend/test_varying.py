@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from torch.nn import functional
 
 from ocl_backend.dispatch import tuned, varying
 from ocl_backend.dispatch.varying import FIXED, MANY, MOST_SHAPES, Forms, Varying, typical
+from ocl_backend.ops.fused.window import Window
 from oclgen import remembered
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
@@ -289,3 +293,35 @@ def test_a_size_that_was_tuned_keeps_its_kernels(device: Any) -> None:
     assert calls[problem.key()].choice.rung == "exact"
     assert not calls[problem.key()].choice.problem.free
     assert calls[GemmProblem(49, 9, 7).key()].choice.problem.free == {"m"}
+
+
+def test_what_plans_a_chain_is_freed_at_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[weakref.ref[Window]] = []
+    plain = Window.run
+
+    def noted(window: Window) -> None:
+        planned.append(weakref.ref(window))
+        plain(window)
+
+    monkeypatch.setattr(Window, "run", noted)
+    x = torch.arange(35.0).reshape(5, 7).to(place(device))
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.no_grad():
+            wide = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        torch.ocl.synchronize(place(device))
+        assert planned and not any(window() for window in planned)
+    finally:
+        gc.enable()
+    assert relative(wide.cpu(), x.cpu() * x.cpu().pow(2).mean(-1, keepdim=True).rsqrt()) < 1e-5
+
+
+def test_new_sizes_make_no_classes(device: Any) -> None:
+    """As arrays of ctypes do, one for each length, which only a garbage collection frees."""
+    a, b = (torch.ones(64, 64).to(place(device)) for _ in range(2))
+    (a[:3] @ b).cpu()
+    before = {*ctypes.Array.__subclasses__()}
+    for rows in range(4, 24):
+        (a[:rows] @ b).cpu()
+    assert not {*ctypes.Array.__subclasses__()} - before
