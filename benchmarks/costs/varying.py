@@ -7,11 +7,15 @@ All columns are of the steps after the first `SETTLING`, which meet most sizes o
 most; `median` and `p95` are wall times of a step, `ratio` is p95 / median. `known` is that where
 all sizes are known: the last steps run three times more, and only the third time counts.
 
-Work grows with its size, so part of `ratio` are the sizes themselves. torch's own CPU makes the
-same steps, by turns of `TURN` steps: `torch` is its median, `torch_ratio` its p95 / median, and
-`of_median`, `of_p95` and `of_worst` are our times over its, of the median, of p95 and of the
-slowest step. `first` and `later` are the mean of our time over its at the sizes of steps that meet
-a size for the first time, and at those of all others.
+Work grows with its size, so part of `ratio` are the sizes themselves. `spread` leaves them out:
+steps are put in the order of their items (the product of a size), each step's time is divided by
+the median of the `NEAR` steps before and the `NEAR` behind it and its own, and `spread` is the 95 %
+quantile of these quotients. 1 says that steps of nearly one size take one time.
+
+torch's own CPU makes the same steps, by turns of `TURN` steps: `torch` is its median, `torch_ratio`
+its p95 / median and `torch_spread` its `spread`. `of_median`, `of_p95` and `of_worst` are our times
+over its, of the median, of p95 and of the slowest step. `first` and `later` are the mean of our
+time over its at the sizes of steps that meet a size for the first time, and at those of all others.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from math import nan
+from math import nan, prod
 from pathlib import Path
 from statistics import fmean, median, quantiles
 from time import perf_counter
@@ -37,6 +41,8 @@ TURN = 100
 """Steps of a turn: threads of torch's wait a little for more work, in the first step of ours."""
 AGAIN = 100
 """Steps that are made again, to tell what sizes cost that are known."""
+NEAR = 20
+"""Steps on each side of one in the order of sizes, whose median says what its size takes."""
 MIB = 2**20
 ocl = torch.get_device_module("ocl")
 
@@ -66,9 +72,11 @@ class Row(NamedTuple):
     median: float
     p95: float
     ratio: float
+    spread: float
     known: float
     torch: float
     torch_ratio: float
+    torch_spread: float
     of_median: float
     of_p95: float
     of_worst: float
@@ -186,9 +194,9 @@ def measured(name: str, device: torch.device, steps: int, seed: int) -> Row:
     again = [list(_timed(step, sizes[-AGAIN:])) for _ in range(3)][-1]
     return Row(
         name, steps, seed, len(set(sizes)), first, built() - first, (most - before) / MIB,
-        median(counted), _p95(counted), _ratio(counted), _ratio(again),
-        median(torchs), _ratio(torchs), median(counted) / median(torchs),
-        _p95(counted) / _p95(torchs), max(counted) / max(torchs),
+        median(counted), _p95(counted), _ratio(counted), spread(sizes[SETTLING:], counted),
+        _ratio(again), median(torchs), _ratio(torchs), spread(sizes[SETTLING:], torchs),
+        median(counted) / median(torchs), _p95(counted) / _p95(torchs), max(counted) / max(torchs),
         *_by_news(sizes, counted, torchs),
     )  # fmt: skip
 
@@ -210,6 +218,19 @@ def _by_news(
         met.add(size)
     first, later = (fmean(found) if found else nan for found in ratios)
     return first, later
+
+
+def spread(sizes: Sequence[Size], times: Sequence[float]) -> float:
+    """Return p95 of each step's time over the median time of steps of nearly its size.
+
+    Args:
+        sizes: of two steps or more.
+        times: of the same steps.
+    """
+    order = sorted(range(len(sizes)), key=lambda step: prod(sizes[step]))
+    ordered = [times[step] for step in order]
+    near = (ordered[max(0, at - NEAR) : at + NEAR + 1] for at in range(len(ordered)))
+    return _p95([time / median(some) for time, some in zip(ordered, near, strict=True)])
 
 
 def _training(case: Case, device: torch.device) -> Callable[[Size], None]:

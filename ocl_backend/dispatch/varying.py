@@ -8,6 +8,7 @@ is chosen for a typical size of each range. A problem that was measured keeps it
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields, replace
@@ -57,11 +58,21 @@ keys grow together."""
 
 @dataclass(slots=True)
 class _Met:
-    """Values of a shape's sizes that were met, up to one more than `MANY`, and which varied."""
+    """Values of a shape's sizes that were met, up to one more than `MANY`, and which varied.
 
-    values: set[tuple[int, ...]]
-    first: tuple[int, ...]
-    varied: set[str]
+    Tuples, since most shapes are met with one value, and an empty set takes 0.2 KiB.
+    """
+
+    values: tuple[tuple[int, ...], ...]
+    varied: frozenset[str] = frozenset()
+
+    def meet(self, names: tuple[str, ...], values: tuple[int, ...]) -> None:
+        """Note these values of the sizes with these names."""
+        if len(self.values) <= MANY and values not in self.values:
+            self.values += (values,)
+        if values != (first := self.values[0]):
+            pairs = zip(names, values, first, strict=True)
+            self.varied |= {name for name, value, other in pairs if value != other}
 
 
 class Varying:
@@ -69,8 +80,9 @@ class Varying:
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
-        self._met: OrderedDict[Hashable, _Met] = OrderedDict()
-        """By the names of sizes, and all of the problem but these."""
+        self._met: OrderedDict[int, _Met] = OrderedDict()
+        """By hashes of the names of sizes, and of all of the problem but these: thousands of shapes
+        are met once, and their keys would take more than their values."""
         self._choices: dict[tuple[Problem, bool], Choice | None] = {}
         """By typical problems, and whether many values of their sizes were met."""
         self._lock = Lock()
@@ -104,13 +116,10 @@ class Varying:
         with self._lock:
             for names in SHAPES["batched gemm" if is_batched else problem.op]:
                 values = tuple(getattr(problem, name) for name in names)
-                shape = names, kind, _others(kind, names)(problem)
-                met = self._met.setdefault(shape, _Met(set(), values, set()))
+                shape = hash((names, kind, _others(kind, names)(problem)))
+                met = self._met.setdefault(shape, _Met((values,)))
                 self._met.move_to_end(shape)
-                if len(met.values) <= MANY:
-                    met.values.add(values)
-                pairs = zip(names, values, met.first, strict=True)
-                met.varied.update(name for name, value, first in pairs if value != first)
+                met.meet(names, values)
                 if len(met.values) > FIXED:
                     varied |= met.varied
                     are_many |= len(met.values) > MANY
@@ -204,12 +213,13 @@ def plan(variant: Variant, problem: Problem) -> Plan:
 def _texts(variant: Variant, problem: Problem) -> tuple[str, ...]:
     """Return the texts of a plan's launches: to render them takes some 10 ms, unless they are kept.
 
-    A plan is made from a variant and a problem alone, so these name its texts.
+    A plan is made from a variant and a problem alone, so these name its texts. Equal texts of
+    several ranges are one object: each has some 10 KiB.
     """
     made_from = "texts", variant.to_text(), problem.key()
     if (kept := of_user().get(*made_from)) is not None:
-        return tuple(kept)
-    texts = tuple(launch.source for launch in variant.plan(problem).launches)
+        return tuple(map(sys.intern, kept))
+    texts = tuple(sys.intern(launch.source) for launch in variant.plan(problem).launches)
     of_user().put(texts, *made_from)
     return texts
 

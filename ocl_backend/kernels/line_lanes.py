@@ -106,7 +106,9 @@ def _prepared(
     *outer, inner = _ordered(lines)
     width = next(width for width in vectors.CPU_WIDTHS if width <= inner[0])
     count = prod(dim[0] for dim in outer) * ceil_div(inner[0], width)
-    many = MANY if kernel.limited and count >= MANY else 1
+    outer = outer or [(1,) + (0,) * len(kernel.operands)]  # one text for one dimension and two
+    is_little = MANY * width * along[0] <= vectors.CPU_GROUP_ITEMS  # few vectors need no own text
+    many = MANY if kernel.limited and (count >= MANY or is_little) else 1
     kinds = [dtype_of(dtype) for dtype in dtypes]
     steps = ["1" if step == 1 else "s" for step in inner[1:]]
     operands = tuple(

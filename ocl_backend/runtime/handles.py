@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -50,15 +50,15 @@ def new_launch(
         ctypes.c_int64(number),
         name.encode(),
         ctypes.c_uint32(len(global_size)),
-        _array(ctypes.c_size_t, global_size),
-        None if local_size is None else _array(ctypes.c_size_t, local_size),
+        _packed("N", global_size),
+        None if local_size is None else _packed("N", local_size),
         ctypes.c_uint32(len(kinds)),
-        _array(ctypes.c_int32, kinds),
-        _array(ctypes.c_int32, indices),
-        _array(ctypes.c_int32, item_bytes),
+        _packed("i", kinds),
+        _packed("i", indices),
+        _packed("i", item_bytes),
         ctypes.c_uint32(len(fixed)),
-        _array(ctypes.c_uint32, [index for index, _ in fixed]),
-        _array(ctypes.c_uint32, [value.nbytes for _, value in fixed]),
+        _packed("I", [index for index, _ in fixed]),
+        _packed("I", [value.nbytes for _, value in fixed]),
         b"".join(value.tobytes().ljust(8, b"\0") for _, value in fixed),
     )
     if handle is None:
@@ -84,22 +84,36 @@ def new_sequence(
         fixed: words behind those of a call.
         of_weights: how many of the launches depend on weights alone.
     """
-    create = shim.library().ocl_sequence_new
-    create.restype = ctypes.c_void_p
-    handle: int = create(
-        ctypes.c_int(device),
-        ctypes.c_uint32(values),
-        ctypes.c_uint32(len(fixed)),
-        _array(ctypes.c_int64, fixed),
-        ctypes.c_uint32(len(workspaces)),
-        _array(ctypes.c_size_t, workspaces),
-        ctypes.c_uint32(len(parts)),
-        _array(ctypes.c_void_p, [handle for handle, _ in parts]),
-        _array(ctypes.c_uint32, [len(places) for _, places in parts]),
-        _array(ctypes.c_uint32, [place for _, places in parts for place in places]),
-        ctypes.c_uint32(of_weights),
-    )
-    return handle
+    places = [place for _, places in parts for place in places]
+    return _sequence()(
+        device, values, len(fixed), _packed("q", fixed), len(workspaces), _packed("N", workspaces),
+        len(parts), _packed("P", [handle for handle, _ in parts]),
+        _packed("I", [len(places) for _, places in parts]), _packed("I", places), of_weights,
+    )  # fmt: skip
+
+
+@cache
+def _sequence() -> Callable[..., int]:
+    make = shim.library()["ocl_sequence_new"]
+    number, count, words = ctypes.c_int, ctypes.c_uint32, ctypes.c_char_p
+    make.argtypes = [
+        number, count, count, words, count, words, count, words, words, words, count,
+    ]  # fmt: skip
+    make.restype = ctypes.c_void_p
+    return make
+
+
+def _packed(kind: str, values: Sequence[int]) -> bytes:
+    """Return values as C has them in an array.
+
+    ctypes makes a class for each length of array, which only a garbage collection frees.
+
+    Args:
+        kind: what `struct` calls the type: a `long` of 64 bits "q", `size_t` "N", `void *` "P",
+            `uint32_t` "I", `int32_t` "i".
+        values: in order.
+    """
+    return struct.pack(f"{len(values)}{kind}", *values)
 
 
 def launch_like(pattern: int, words: bytes) -> int:
@@ -129,7 +143,3 @@ def entries() -> tuple[Callable[[int, bytes], int], Callable[[int], None]]:
     enqueue, delete = shim.library()["ocl_enqueue"], shim.library()["ocl_delete"]
     enqueue.argtypes, delete.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p]
     return enqueue, delete
-
-
-def _array(kind: Any, values: Sequence[int]) -> Any:
-    return (kind * len(values))(*values)

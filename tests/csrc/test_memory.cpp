@@ -54,6 +54,24 @@ TEST_CASE("a freed block is handed out again, unless it is over a quarter too la
   CHECK(first.get() != large);
 }
 
+TEST_CASE("larger blocks serve once twice the bytes are there that were ever allocated") {
+  const EmptyCache empty;
+  const auto forget_peak = [](ocl::Stats& now) { now.allocated_bytes[0].reset_peak(); };
+  ocl::with_stats(0, forget_peak);
+  const void* small = ocl::allocate(0, 4 * kMiB).get();
+  const void* middle = ocl::allocate(0, 6 * kMiB).get();
+  CHECK(middle != small);
+  CHECK(ocl::allocate(0, 3 * kMiB).get() != small);  // 13 MiB are not yet more than twice 6
+  ocl::allocate(0, 9 * kMiB);
+  const auto reserved = stats().reserved_bytes[0].current;
+  CHECK(size_t(reserved) == 22 * kMiB);
+  CHECK(ocl::allocate(0, 7 * kMiB / 2).get() == small);
+  const auto first = ocl::allocate(0, 4 * kMiB);
+  CHECK(ocl::allocate(0, 4 * kMiB).get() == middle);
+  CHECK(stats().reserved_bytes[0].current == reserved);
+  CHECK(size_of(kMiB / 2) == kMiB / 2);  // four times as large at most
+}
+
 TEST_CASE("nothing was held and nothing dropped of a tensor without items") {
   CHECK(ocl::hold_block(nullptr, 0) == nullptr);
   CHECK_FALSE(ocl::is_dropped(nullptr));

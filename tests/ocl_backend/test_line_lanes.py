@@ -95,3 +95,17 @@ def test_few_lines_and_short_dimensions_are_left_to_other_kernels(lanes: Any) ->
     assert not line_lanes.serve(torch.zeros(7, 7, 7, 3, device=there), 3)
     assert line_lanes.serve(torch.zeros(4, 16, dtype=torch.int32, device=there), 0)
     assert not line_lanes.serve(torch.zeros(4, 16, dtype=torch.int16, device=there), 0)
+
+
+def test_numbers_of_lines_share_texts(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_lanes, "prepare", lambda _, text, *rest: text)
+    kernel = line_lanes.LineKernel("sums", (("x", False), ("y", True)), "", limited=True)
+    dtypes = (torch.float32, torch.float32)
+
+    def text(size: int, *lines: tuple[int, int, int]) -> Any:
+        return line_lanes._prepared.__wrapped__(device.index, kernel, dtypes, lines, (size, 9, 9))
+
+    few = text(10, (3, 640, 640), (21, 1, 1))
+    assert few == text(10, (16, 640, 640), (64, 1, 1)) == text(10, (58, 1, 1))
+    assert few != text(10, (16, 640, 640), (8, 1, 1))  # narrower vectors
+    assert few != text(1000, (3, 640, 640), (21, 1, 1))  # long lines, each a work-item's

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from torch.nn import functional
 
 from ocl_backend.dispatch import tuned, varying
 from ocl_backend.dispatch.varying import FIXED, MANY, MOST_SHAPES, Forms, Varying, typical
+from ocl_backend.ops.fused.window import Window
 from oclgen import remembered
 from oclgen.families import FAMILIES
 from oclgen.limits import Limits
@@ -255,13 +259,26 @@ def test_a_later_process_renders_no_text(
     varying._texts.cache_clear()
 
 
+def test_equal_texts_of_several_ranges_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimpleNamespace(get=lambda *_: ["".join(("one ", "text"))])
+    monkeypatch.setattr(varying, "of_user", lambda: read)
+    variant = Variant("gemm_register", FAMILIES["gemm_register"].DEFAULT)
+    ranges = [GemmProblem(m, 48, 36, free=frozenset("m")) for m in (16, 64, 256)]
+    varying._texts.cache_clear()
+    texts = [text for problem in ranges for text in varying._texts(variant, problem)]
+    varying._texts.cache_clear()
+    assert len(texts) == 3 and all(text is texts[0] for text in texts)
+
+
 def test_what_is_watched_is_bounded(watched: tuple[FakeChooser, Varying]) -> None:
     _, met = watched
     for n in range(1, 2 * MOST_SHAPES):
         met.form(ConvProblem(n % 8 + 1, n, 8, 8, 3, 3, 3))
     assert len(met._met) == MOST_SHAPES
     assert len(met._choices) <= MOST_SHAPES
-    assert all(len(one.values) <= MANY + 1 for one in met._met.values())
+    rows: list[Problem] = [GemmProblem(m, 8, 9) for m in range(1, 3 * MANY)]
+    forms(met, rows)
+    assert max(len(one.values) for one in met._met.values()) == MANY + 1
 
 
 def test_a_size_that_was_tuned_keeps_its_kernels(device: Any) -> None:
@@ -276,3 +293,35 @@ def test_a_size_that_was_tuned_keeps_its_kernels(device: Any) -> None:
     assert calls[problem.key()].choice.rung == "exact"
     assert not calls[problem.key()].choice.problem.free
     assert calls[GemmProblem(49, 9, 7).key()].choice.problem.free == {"m"}
+
+
+def test_what_plans_a_chain_is_freed_at_once(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[weakref.ref[Window]] = []
+    plain = Window.run
+
+    def noted(window: Window) -> None:
+        planned.append(weakref.ref(window))
+        plain(window)
+
+    monkeypatch.setattr(Window, "run", noted)
+    x = torch.arange(35.0).reshape(5, 7).to(place(device))
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.no_grad():
+            wide = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        torch.ocl.synchronize(place(device))
+        assert planned and not any(window() for window in planned)
+    finally:
+        gc.enable()
+    assert relative(wide.cpu(), x.cpu() * x.cpu().pow(2).mean(-1, keepdim=True).rsqrt()) < 1e-5
+
+
+def test_new_sizes_make_no_classes(device: Any) -> None:
+    """As arrays of ctypes do, one for each length, which only a garbage collection frees."""
+    a, b = (torch.ones(64, 64).to(place(device)) for _ in range(2))
+    (a[:3] @ b).cpu()
+    before = {*ctypes.Array.__subclasses__()}
+    for rows in range(4, 24):
+        (a[:rows] @ b).cpu()
+    assert not {*ctypes.Array.__subclasses__()} - before

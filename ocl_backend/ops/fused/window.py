@@ -226,25 +226,29 @@ class Window:
     def tree(self, root: int, unit: Unit | None = None) -> list[int] | None:
         """Return the calls to compute for `root` in `unit`, sources first; None: it cannot be."""
         found: dict[int, None] = {}
+        return [*found] if self._visit(root, unit, found) else None
 
-        def visit(i: int) -> bool:
-            if i in found:
-                return True
-            if unit and any(self.unit_of.get(j) is unit for j in self.behind[i] | self.unread[i]):
-                return False
-            for j in self.sources[i]:
-                if j is None:
-                    continue
-                is_here = unit is not None and self.unit_of.get(j) is unit
-                if self.nodes[j].can_move and (j not in self.kept or is_here):
-                    if not visit(j):
-                        return False
-                elif is_here and self.nodes[j].kind != "product":
-                    return False
-            found[i] = None
+    def _visit(self, i: int, unit: Unit | None, found: dict[int, None]) -> bool:
+        """Add a call of a tree behind its sources; False if it cannot be computed in `unit`.
+
+        A method: a function within `tree` that calls itself would keep the window, its steps and
+        launches until a garbage collection.
+        """
+        if i in found:
             return True
-
-        return [*found] if visit(root) else None
+        if unit and any(self.unit_of.get(j) is unit for j in self.behind[i] | self.unread[i]):
+            return False
+        for j in self.sources[i]:
+            if j is None:
+                continue
+            is_here = unit is not None and self.unit_of.get(j) is unit
+            if self.nodes[j].can_move and (j not in self.kept or is_here):
+                if not self._visit(j, unit, found):
+                    return False
+            elif is_here and self.nodes[j].kind != "product":
+                return False
+        found[i] = None
+        return True
 
     def _joined(self, unit: Unit, i: int, tree: list[int]) -> list[Part] | None:
         """Return the unit's parts with a root `i` more, or None if they cannot be one launch."""
