@@ -289,12 +289,17 @@ def devices() -> tuple[Device, ...]:
             device = opened_as(len(found), handle)
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
-        if not device.info.is_profiled:
+        profile = profiles.chosen()
+        if profile is None:
             device.limits = replace(
                 device.limits,
                 instructions=_instructions(device),
                 declared_local_bytes=_declared_local_bytes(device),
             )
+        elif profile.instructions:
+            under = Device(device.index, handle, info_of(handle), limits_of(handle))
+            kept = _instructions(under) & profile.instructions
+            device.limits = replace(device.limits, instructions=kept)
         found.append(device)
     return tuple(found)
 
@@ -313,7 +318,8 @@ def opened_as(index: int, handle: Any) -> Device:
     if profile is None:
         return Device(index, handle, info, limits)
     limits = profile.laid_over(limits)
-    return Device(index, handle, profile.info(info), limits, limits if profile.figures else None)
+    enforced = limits if profile.is_enforced else None
+    return Device(index, handle, profile.info(info), limits, enforced)
 
 
 def _ranked() -> list[Any]:
