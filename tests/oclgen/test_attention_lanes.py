@@ -91,3 +91,17 @@ def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:
     assert not attention_rows.guesses(problem, one)  # 8 rows: attention_lanes
     assert attention_rows.guesses(problem, replace(one, compute_units=4))[0].rows == 2
     assert attention_rows.guesses(problem, AVX512)[0].rows == 1
+
+
+@pytest.mark.parametrize(("shared", "rows"), [(1, 1), (3, 3), (8, 4), (9, None)])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_keys_of_one_query_are_read_as_they_lie(
+    dtype: str, shared: int, rows: int | None
+) -> None:
+    """They come from memory: weights have passed since the last token."""
+    problem = AttentionProblem(8, shared * 8, 8, 1, 300, 64, 64, dtype=dtype, mask=True)
+    guessed = attention_rows.guesses(problem, AVX512)
+    assert (guessed[0].rows if guessed else None) == rows
+    alone = replace(AVX512, compute_units=1)
+    of_token = replace(problem, batch=1, heads=shared * 3, kv_heads=3)
+    assert bool(attention_rows.guesses(of_token, alone)) == (rows is not None)
