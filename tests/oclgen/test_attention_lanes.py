@@ -76,13 +76,16 @@ def test_sums_of_rows_share_out_a_vector_of_rows(
     assert config.columns * at_once[0] <= 3 * sums
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (2, 2), (3, 3), (4, 4)])
-def test_few_rows_are_left_to_rows_up_to_a_number(rows: int, at_once: int) -> None:
-    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64, dtype="bf16")
-    assert attention_rows.guesses(problem, AVX512)[0].rows == at_once
-    assert not attention_rows.guesses(replace(problem, queries=5), AVX512)
-    single = replace(problem, dtype="fp32")
-    assert bool(attention_rows.guesses(single, AVX512)) == (rows <= 2)
+def test_few_rows_are_left_to_rows_up_to_a_number(dtype: str, rows: int, at_once: int) -> None:
+    """Queries, or heads of one query that share keys: these are few rows of one head, too."""
+    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64, dtype=dtype)
+    shared = replace(problem, queries=1, heads=8 * rows)
+    for few in (problem, shared):
+        assert attention_rows.guesses(few, AVX512)[0].rows == at_once
+    for more in (replace(problem, queries=5), replace(shared, heads=40)):
+        assert not attention_rows.guesses(more, AVX512)
 
 
 def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:
@@ -91,17 +94,3 @@ def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:
     assert not attention_rows.guesses(problem, one)  # 8 rows: attention_lanes
     assert attention_rows.guesses(problem, replace(one, compute_units=4))[0].rows == 2
     assert attention_rows.guesses(problem, AVX512)[0].rows == 1
-
-
-@pytest.mark.parametrize(("shared", "rows"), [(1, 1), (3, 3), (8, 4), (9, None)])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_the_keys_of_one_query_are_read_as_they_lie(
-    dtype: str, shared: int, rows: int | None
-) -> None:
-    """They come from memory: weights have passed since the last token."""
-    problem = AttentionProblem(8, shared * 8, 8, 1, 300, 64, 64, dtype=dtype, mask=True)
-    guessed = attention_rows.guesses(problem, AVX512)
-    assert (guessed[0].rows if guessed else None) == rows
-    alone = replace(AVX512, compute_units=1)
-    of_token = replace(problem, batch=1, heads=shared * 3, kv_heads=3)
-    assert bool(attention_rows.guesses(of_token, alone)) == (rows is not None)
