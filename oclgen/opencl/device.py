@@ -289,17 +289,16 @@ def devices() -> tuple[Device, ...]:
             device = opened_as(len(found), handle)
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
-        profile = profiles.chosen()
-        if profile is None:
+        if (profile := profiles.chosen()) is None:
             device.limits = replace(
                 device.limits,
                 instructions=_instructions(device),
                 declared_local_bytes=_declared_local_bytes(device),
             )
         elif profile.instructions:
-            under = Device(device.index, handle, info_of(handle), limits_of(handle))
-            kept = _instructions(under) & profile.instructions
-            device.limits = replace(device.limits, instructions=kept)
+            under = Device(len(found), handle, info_of(handle), limits_of(handle))
+            shown = _instructions(under) & profile.instructions
+            device.limits = replace(device.limits, instructions=shown)
         found.append(device)
     return tuple(found)
 
@@ -317,9 +316,8 @@ def opened_as(index: int, handle: Any) -> Device:
     info, limits, profile = info_of(handle), limits_of(handle), profiles.chosen()
     if profile is None:
         return Device(index, handle, info, limits)
-    limits = profile.laid_over(limits)
-    enforced = limits if profile.is_enforced else None
-    return Device(index, handle, profile.info(info), limits, enforced)
+    laid = profile.laid_over(limits)
+    return Device(index, handle, profile.info(info), laid, laid if profile.is_enforced else None)
 
 
 def _ranked() -> list[Any]:
