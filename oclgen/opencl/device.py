@@ -289,12 +289,16 @@ def devices() -> tuple[Device, ...]:
             device = opened_as(len(found), handle)
         except cl.Error:
             continue  # `oclgen doctor` reports it; here a broken device must not stop the rest
-        if not device.info.is_profiled:
+        if (profile := profiles.chosen()) is None:
             device.limits = replace(
                 device.limits,
                 instructions=_instructions(device),
                 declared_local_bytes=_declared_local_bytes(device),
             )
+        elif profile.instructions:
+            under = Device(len(found), handle, info_of(handle), limits_of(handle))
+            shown = _instructions(under) & profile.instructions
+            device.limits = replace(device.limits, instructions=shown)
         found.append(device)
     return tuple(found)
 
@@ -312,8 +316,8 @@ def opened_as(index: int, handle: Any) -> Device:
     info, limits, profile = info_of(handle), limits_of(handle), profiles.chosen()
     if profile is None:
         return Device(index, handle, info, limits)
-    limits = profile.laid_over(limits)
-    return Device(index, handle, profile.info(info), limits, limits if profile.figures else None)
+    laid = profile.laid_over(limits)
+    return Device(index, handle, profile.info(info), laid, laid if profile.is_enforced else None)
 
 
 def _ranked() -> list[Any]:

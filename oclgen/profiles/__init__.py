@@ -33,7 +33,10 @@ _SMALLER = (
 )  # fmt: skip
 """Limits that a device underneath may have less of."""
 ASKED = frozenset({"instructions", "declared_local_bytes"})
-"""What a device only shows when kernels ask it: no profile's device shows any."""
+"""What a device only shows when kernels ask it: no profile's device shows any. A profile that names
+no device may give instructions: of those that the device underneath shows, it keeps these."""
+_OF_CHOICE = frozenset({"native_float_width", "instructions"})
+"""Figures by which kernels are chosen, and no driver refuses one."""
 
 
 class ProfileError(ValueError):
@@ -58,6 +61,16 @@ class Profile:
     sources: dict[str, str]
     has_records: bool
 
+    @property
+    def instructions(self) -> frozenset[str]:
+        """What it keeps of the instructions that the device underneath shows."""
+        return frozenset(self.figures.get("instructions", ()))
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether some figure is a limit, beyond which a driver refuses what it is given."""
+        return bool(self.figures.keys() - _OF_CHOICE)
+
     def limits(self) -> Limits:
         """Return the real device's limits; it shows no instructions beyond OpenCL C."""
         return Limits(**self.figures)
@@ -65,7 +78,8 @@ class Profile:
     def laid_over(self, limits: Limits) -> Limits:
         """Return what is left of a device's limits, which are `limits`, under the profile."""
         if not self.device:
-            return replace(limits, instructions=frozenset(), **self.figures)
+            kept = limits.instructions & self.instructions
+            return replace(limits, **self.figures | {"instructions": kept})
         own = asdict(self.limits())
         under = asdict(limits)
         items = zip(own["max_work_items"], under["max_work_items"], strict=True)
@@ -160,14 +174,16 @@ def load(name: str) -> Profile:
 
 def _read(path: Path) -> Profile:
     values = tomllib.loads(path.read_text(encoding="utf-8"))
+    device = values.get("device", "")
     known = {field.name for field in fields(Limits)} - ASKED
+    if not device:
+        known.add("instructions")
     figures, sources = {}, {}
     for name, figure in values.get("limits", {}).items():
         if name not in known:
             raise ProfileError(f"{path}: {name} is no limit; there are {', '.join(sorted(known))}")
         figures[name] = _typed(figure["value"])
         sources[name] = values["sources"][figure["source"]]
-    device = values.get("device", "")
     if device and (missing := sorted(known - figures.keys())):
         raise ProfileError(f"{path}: no figure for {', '.join(missing)}")
     return Profile(path.stem, device, figures, sources, values.get("shipped_records", True))

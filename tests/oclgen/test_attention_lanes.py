@@ -76,13 +76,16 @@ def test_sums_of_rows_share_out_a_vector_of_rows(
     assert config.columns * at_once[0] <= 3 * sums
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (2, 2), (3, 3), (4, 4)])
-def test_few_rows_are_left_to_rows_up_to_a_number(rows: int, at_once: int) -> None:
-    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64, dtype="bf16")
-    assert attention_rows.guesses(problem, AVX512)[0].rows == at_once
-    assert not attention_rows.guesses(replace(problem, queries=5), AVX512)
-    single = replace(problem, dtype="fp32")
-    assert bool(attention_rows.guesses(single, AVX512)) == (rows <= 2)
+def test_few_rows_are_left_to_rows_up_to_a_number(dtype: str, rows: int, at_once: int) -> None:
+    """Queries, or heads of one query that share keys: these are few rows of one head, too."""
+    problem = AttentionProblem(8, 8, 8, rows, 300, 64, 64, dtype=dtype)
+    shared = replace(problem, queries=1, heads=8 * rows)
+    for few in (problem, shared):
+        assert attention_rows.guesses(few, AVX512)[0].rows == at_once
+    for more in (replace(problem, queries=5), replace(shared, heads=40)):
+        assert not attention_rows.guesses(more, AVX512)
 
 
 def test_few_rows_of_few_heads_are_shared_out_among_cores() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from oclgen import profiles
 from oclgen.families import FAMILIES, families_for, valid_configs
 from oclgen.limits import KIB, DeviceInfo, Limits, first_broken
 from oclgen.measuring.measure import Bench
-from oclgen.opencl.device import Device, opened_as
+from oclgen.opencl.device import Device, devices, opened_as
 from oclgen.plan import Buffer, Launch, Plan
 from oclgen.problem import Problem
 from oclgen.profiles import ProfileError
@@ -188,8 +189,25 @@ def test_a_profile_without_a_device_keeps_what_it_gives_no_figure_for() -> None:
     assert narrow.laid_over(limits) == replace(
         limits, instructions=frozenset(), native_float_width=8
     )
+    shown = replace(limits, instructions=frozenset({"vpdpbusd", "vpmaddubsw"}))
+    assert narrow.laid_over(shown).instructions == {"vpmaddubsw"}
     assert narrow.info(INFO).kind == INFO.kind
     assert narrow.info(INFO).compute_units == INFO.compute_units
+
+
+def test_a_profile_keeps_instructions_that_the_device_underneath_has_shown(
+    device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whether it names all of them, one that the device lacks, or none."""
+    shown = device.limits.instructions
+    for named in (sorted(shown), ["vpmissing"], []):
+        path = tmp_path / f"kept{len(named)}.toml"
+        given = f'instructions = {{ value = {json.dumps(named)}, source = "s" }}'
+        path.write_text(f'[sources]\ns = "a test"\n[limits]\n{given}\n')
+        monkeypatch.setenv(profiles.VARIABLE, str(path))
+        under = devices.__wrapped__()[device.index]
+        assert under.limits.instructions == shown & {*named}
+        assert under.enforced is None
 
 
 def test_the_unknown_device_is_the_device_without_what_was_shown() -> None:

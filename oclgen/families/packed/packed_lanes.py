@@ -144,15 +144,16 @@ def guesses(problem: PackedProblem, limits: Limits) -> list[Config]:
     ]
 
 
-def turns(n: int, rows: int, limits: Limits) -> int:
+def turns(n: int, rows: int, limits: Limits, per_unit: int = ITEMS_PER_UNIT) -> int:
     """Return how often a work-item multiplies a group of rows, one group after the other.
 
     Args:
         n: rows of w.
         rows: of a group.
         limits: of the device.
+        per_unit: work-items of a core.
     """
-    items = ITEMS_PER_UNIT * limits.compute_units
+    items = per_unit * limits.compute_units
     return max(1, min(MOST_IN_TURN, ceil_div(n, rows) // items))
 
 
