@@ -258,6 +258,7 @@ def _with_crew(
     """Tune every problem on every kind of device of the crew; print each turn, then the tables."""
     from oclgen.opencl.exclusive import kind_of
     from search_spaces.crews import spread
+    from search_spaces.progress import FEW
     from tuned_db import open_store
 
     def told(kind: str, result: TuneResult) -> None:
@@ -267,7 +268,8 @@ def _with_crew(
     calls = workload.calls or dict.fromkeys(workload.problems, 1)
     devices = crew.devices()
     out.print("devices: " + ", ".join(f"{n} x {kind}" for kind, n in devices.items()))
-    lots = spread(crew, calls, budget, ends, told)
+    # a few at a time, those of a network go where its time goes; of a list each problem has its own
+    lots = spread(crew, calls, budget, ends, told, trials=FEW if workload.calls else budget.trials)
     known = {kind_of(info): peaks for info, peaks in open_store(crew.where).peaks().items()}
     for lot in lots:
         table = table_of(lot.all_results, known.get(lot.kind, {}))

@@ -19,7 +19,7 @@ from oclgen.opencl.device import Device, devices
 from oclgen.opencl.exclusive import kind_of
 from oclgen.problem import Problem
 from search_spaces import orders
-from search_spaces.progress import Budget, CrewError, TuneResult
+from search_spaces.progress import FEW, Budget, CrewError, TuneResult
 from search_spaces.spread import Lot, Spread, Turn
 
 Take = Callable[[orders.Order], list[TuneResult]]
@@ -157,6 +157,7 @@ def spread(
     budget: Budget,
     ends: float,
     told: Callable[[str, TuneResult], None],
+    trials: int = FEW,
 ) -> list[Lot]:
     """Tune every problem on every kind of device of a crew that was entered.
 
@@ -166,6 +167,8 @@ def spread(
         budget: Trials per problem; its seconds are those that are left until `ends`.
         ends: The value of `time.monotonic` from which on no turn is begun.
         told: Is called after each turn with the kind of device and the result.
+        trials: Of a turn at most. The next turn of a problem may be another process's, which
+            computes inputs and references anew.
 
     Returns:
         The problems of each kind of device with their results. A `KeyboardInterrupt` ends the
@@ -178,7 +181,8 @@ def spread(
         raise CrewError("the crew has no OpenCL device; see `oclgen ray-resources`")
     lots = [Lot.of(kind, calls) for kind in devices]
     try:
-        Spread(crew, lots, replace(budget, seconds=ends - time.monotonic()), told=told).run()
+        limited = replace(budget, seconds=ends - time.monotonic())
+        Spread(crew, lots, limited, trials, told=told).run()
     except KeyboardInterrupt:
         for lot in lots:
             for task, result in zip(lot.tasks, lot.results, strict=True):

@@ -303,14 +303,11 @@ class Session:
         if self._worker is not None and self._worker.index != self.device.index:
             self.close()
         if self._worker is None:
-            info = self.device.info
-            limits = _Limits(self._left)
+            asked = self.device.index, self.device.info, _Limits(self._left)
             if self._leave is None:
-                self._worker = Worker(self.device.index, info, limits)
+                self._worker = Worker(*asked)
             else:
-                self._worker = Worker(
-                    self.device.index, info, limits, builders=1, leave=self._leave
-                )
+                self._worker = Worker(*asked, builders=1, leave=self._leave)
         self._worker.cache = cache
         return self._worker
 

@@ -102,7 +102,13 @@ def run(options: Options) -> Result:
 
 
 def below(ratio: float, result: Result, peer: str = "torch") -> dict[tuple[str, str], Row]:
-    """Return the rows of the sweep whose ratio to the peer is below `ratio`, by their names."""
+    """Return the rows that are slow, by their names.
+
+    Args:
+        ratio: the peer's time / ours, below which a row is slow.
+        result: whose rows of the sweep are looked at.
+        peer: as `Row.peers` names it.
+    """
     rows = [row for row in result.rows if row.kind == KIND]
     return {row.name: row for row in rows if (row.ratio(peer) or inf) < ratio}
 

@@ -209,7 +209,7 @@ class Flush:
 
     @staticmethod
     def bytes_of(device: Device) -> int:
-        """Return bytes beside which a device's caches keep nothing else."""
+        """Return how many other bytes a device reads until its caches hold nothing older."""
         return max(FLUSH_BYTES, 4 * device.cache_bytes)
 
     def __call__(self) -> None:
