@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <optional>
 
 #include "runtime/devices.h"
@@ -106,7 +107,7 @@ bool called_on_host(const c10::OperatorHandle& op, int64_t most, torch::jit::Sta
     for (const auto& value : torch::jit::last(*stack, arguments)) host.push_back(seen(value));
     try {
       op.callBoxed(&host);
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {  // a number that a dtype cannot hold is no c10::Error
       return false;  // our kernel says what is wrong, or takes what the CPU has no kernel for
     }
   }
