@@ -200,8 +200,8 @@ def test_a_profile_keeps_instructions_that_the_device_underneath_has_shown(
 ) -> None:
     """Whether it names all of them, one that the device lacks, or none."""
     shown = device.limits.instructions
-    for named in (sorted(shown), ["vpmissing"], []):
-        path = tmp_path / f"kept{len(named)}.toml"
+    for at, named in enumerate((sorted(shown), ["vpmissing"], [])):
+        path = tmp_path / f"kept{at}.toml"  # a profile is read once for each path
         given = f'instructions = {{ value = {json.dumps(named)}, source = "s" }}'
         path.write_text(f'[sources]\ns = "a test"\n[limits]\n{given}\n')
         monkeypatch.setenv(profiles.VARIABLE, str(path))
