@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ocl_backend.dtypes import BFLOAT16, BOOL, DType
 from oclgen.limits import Limits
 from oclgen.plan import ceil_div, round_up
-from oclgen.render import NARROW, bf16_keeping_nan, bf16_widened, fp16_bits
+from oclgen.render import NARROW, bf16_keeping_nan, bf16_widened
 
 CPU_GROUP_ITEMS = 16384
 """Items that a work-group of a processor walks: enough to hide what starting the group costs."""
@@ -151,11 +151,8 @@ def load(dtype: DType, name: str, at: str, stride: str, width: int, aligned: boo
         backwards = "".join(f"{i:x}" for i in reversed(range(width)))
         return f"({load(dtype, name, f'{at} - {width - 1}', '1', width)}).s{backwards}"
     if stride != "1":
-        places = [f"{at} + {i} * {stride}" for i in range(width)]
-        if _converts_bits(dtype, width):
-            bits = ", ".join(f"{_bits(name)}[{place}]" for place in places)
-            return f"fp16_to_float{width}((ushort{width})({bits}))"
-        return f"({target})(" + ", ".join(dtype.load(name, place) for place in places) + ")"
+        items = [dtype.load(name, f"{at} + {i} * {stride}") for i in range(width)]
+        return f"({target})(" + ", ".join(items) + ")"
     loaded = _load_dense(dtype, name, at, width, aligned)
     if dtype is BFLOAT16:
         return bf16_widened(loaded, width)
@@ -192,27 +189,10 @@ def store(
         return [dtype.store(name, at, value)]
     if stride != "1":
         step = "" if stride == "0" else f" * {stride}"
-        places = [f"{at} + {i}{step}" for i in range(width)]
-        if _converts_bits(dtype, width):
-            bits = [f"{_bits(name)}[{place}] = bits.s{i:x};" for i, place in enumerate(places)]
-            return [f"{{ const ushort{width} bits = fp16_from_float{width}({value});", *bits, "}"]
-        return [dtype.store(name, place, f"{value}.s{i:x}") for i, place in enumerate(places)]
+        return [dtype.store(name, f"{at} + {i}{step}", f"{value}.s{i:x}") for i in range(width)]
     if dtype is BFLOAT16:
         value = f"to_bfloat16_{width}({value})"
     return _store_dense(dtype, name, at, value, width, aligned)
-
-
-def _converts_bits(dtype: DType, width: int) -> bool:
-    """Whether a CPU converts a vector of halves that lie apart at once, by `prelude`'s functions.
-
-    Intel's compiler converts each by itself where each is loaded or stored as a half.
-    """
-    return dtype.storage == "half" and width in CPU_WIDTHS
-
-
-def _bits(name: str) -> str:
-    """Return a pointer to halves as one to their bits."""
-    return f"((__global ushort *)({name}))"
 
 
 def at_once(dtype: DType, width: int) -> bool:
@@ -306,8 +286,6 @@ def prelude(dtype: DType, width: int) -> str:
     """Return what a program needs before it loads and stores `width` items of `dtype`."""
     if dtype is BFLOAT16 and width > 1:
         return dtype.prelude + bf16_keeping_nan(f"to_bfloat16_{width}", width)
-    if _converts_bits(dtype, width):
-        return dtype.prelude + "".join(map(fp16_bits, CPU_WIDTHS))
     return dtype.prelude
 
 
