@@ -83,22 +83,23 @@ def run(options: Options) -> Result:
         limits = hello["limits"]
         tasks = operators if options.operators else layers
         made = list(tasks(options.seed, options.cases, limits, options.most_mib * 2.0**20))
-        if options.builders:
-            build(once, [task.what["case"] for task in made], options.device, options.builders)
         peer = peer_device(options.peer, limits)
         with closing(Side("torch", torch_peer.start, peer)) as their_side:
             result = begun(hello, their_side, options.json, options.note, options.seed)
+            slow = {} if options.again is None else below(options.again, result)
+            if options.again is not None:
+                made = [task for task in made if (task.kind, task.key) in slow]
+            if options.builders:
+                build(once, [task.what["case"] for task in made], options.device, options.builders)
             suite = Suite(our_side, their_side, clock)
-            if options.again is None:
+            if not slow:
                 return suite.run(made, result, options.json)
-            slow = below(options.again, result)
-            asked = [task for task in made if (task.kind, task.key) in slow]
-            found = suite.run(asked, result, None)
-            rows = (least(slow[row.name], row) if row.name in slow else row for row in found.rows)
-            result = replace(found, rows=tuple(rows))
-            if options.json:
-                result.save(options.json)
-            return result
+            found = suite.run(made, result, None)
+    rows = (least(slow[row.name], row) if row.name in slow else row for row in found.rows)
+    result = replace(found, rows=tuple(rows))
+    if options.json:
+        result.save(options.json)
+    return result
 
 
 def below(ratio: float, result: Result, peer: str = "torch") -> dict[tuple[str, str], Row]:
