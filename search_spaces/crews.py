@@ -59,12 +59,17 @@ class LocalCrew:
     _pool: Any = field(init=False)
 
     def __enter__(self) -> LocalCrew:
-        """Start the pool, and its processes."""
+        """Start the pool, and its processes.
+
+        Raises:
+            CrewError: they do not start, or pebble is not installed.
+        """
         pebble = _needed("pebble", "workers")
         spawn = multiprocessing.get_context("spawn")  # no OpenCL device survives a fork
         # pebble lets one process at a time receive: what it imports for that, all would wait for
         self._pool = pebble.ProcessPool(self.workers, context=spawn, initializer=_begin)
-        assert self._pool.active  # it starts when it is first asked
+        if not self._pool.active:  # it starts when it is first asked
+            raise CrewError("the processes of the crew do not start")
         return self
 
     def __exit__(

@@ -127,7 +127,7 @@ class Session:
         return session
 
     def __enter__(self) -> Session:
-        """Wait for the device and measure its peak."""
+        """Wait for the device, start what measures on a GPU, and measure the device's peak."""
         with ExitStack() as stack:
             try:
                 # the one whose process to measure in is there first, if it is free
@@ -299,7 +299,7 @@ class Session:
             self._say(self.notice)
 
     def _worker_of(self, cache: Cache) -> Worker:
-        """Return the worker that takes times with such caches; it starts when it first measures."""
+        """Return the worker, which takes times with such caches from now on."""
         if self._worker is not None and self._worker.index != self.device.index:
             self.close()
         if self._worker is None:

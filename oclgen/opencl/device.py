@@ -297,8 +297,8 @@ def devices() -> tuple[Device, ...]:
             )
         elif profile.instructions:
             under = Device(len(found), handle, info_of(handle), limits_of(handle))
-            shown = _instructions(under) & profile.instructions
-            device.limits = replace(device.limits, instructions=shown)
+            shown = replace(under.limits, instructions=_instructions(under))
+            device.limits = profile.laid_over(shown)
         found.append(device)
     return tuple(found)
 

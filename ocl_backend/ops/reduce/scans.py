@@ -95,7 +95,13 @@ def _is_scanned(rule: Scan, axis: int, x: Tensor, *results: Tensor) -> bool:
     size = x.shape[axis]
     if _has_groups(x, axis):
         run = partial(scan_rows, rule)
-        _as_rows(lambda *rows: run(*(t.view(-1, size) for t in rows)), axis, x, results, _is_dense)
+        _as_rows(
+            lambda *rows: run(*(t.view(-1, size) for t in rows)),
+            axis,
+            x,
+            results,
+            Tensor.is_contiguous,
+        )
     elif scan_lines.serves(rule, x, axis, results[0]):
         scan_lines.scan(rule, axis, x, *results)
     elif limits.kind == "cpu" and (x.stride(axis) == 1 or size > scan_lines.SHORT):
@@ -104,10 +110,6 @@ def _is_scanned(rule: Scan, axis: int, x: Tensor, *results: Tensor) -> bool:
     else:
         return False
     return True
-
-
-def _is_dense(x: Tensor) -> bool:
-    return x.is_contiguous()
 
 
 def _has_dense_rows(x: Tensor) -> bool:
