@@ -19,6 +19,9 @@ constexpr size_t kPlaces = 4096;  // a buffer begins at a multiple of it
 constexpr size_t kLargePage = size_t(2) << 20;
 // What is mapped at once: pages that no buffer has are never touched.
 constexpr size_t kMapped = size_t(32) << 20;
+// Bytes on each side of what is mapped that may be read: Mesa's compiler for llvmpipe loads also for
+// lanes that a condition leaves out, such as the item before a buffer's first.
+constexpr size_t kBeside = 4096;
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -39,18 +42,21 @@ Pages& pages() {
 #ifdef __linux__
 // Maps large pages at a multiple of their size; null if the system refuses.
 char* map_pages(size_t bytes) {
-  void* found = mmap(nullptr, bytes + kLargePage, PROT_READ | PROT_WRITE,
+  const size_t all = bytes + kLargePage + 2 * kBeside;
+  void* found = mmap(nullptr, all, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return nullptr;  // NOLINT(performance-no-int-to-ptr): the system's
-  auto* begin = static_cast<char*>(found);
-  const size_t before = (kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage) % kLargePage;
-  if (before) munmap(begin, before);
-  munmap(begin + before + bytes, kLargePage - before);
-  madvise(begin + before, bytes, MADV_HUGEPAGE);  // a kernel without them has small ones
-  return begin + before;
+  auto* first = static_cast<char*>(found);
+  const auto place = reinterpret_cast<uintptr_t>(first);
+  char* begin = first + (rounded_up(place + kBeside, kLargePage) - place);
+  char* end = begin + bytes + kBeside;
+  if (begin - kBeside > first) munmap(first, size_t(begin - kBeside - first));
+  if (first + all > end) munmap(end, size_t(first + all - end));
+  madvise(begin, bytes, MADV_HUGEPAGE);  // a kernel without them has small ones
+  return begin;
 }
 
-void unmap_pages(char* begin, size_t bytes) { munmap(begin, bytes); }
+void unmap_pages(char* begin, size_t bytes) { munmap(begin - kBeside, bytes + 2 * kBeside); }
 #else
 char* map_pages(size_t) { return nullptr; }
 void unmap_pages(char*, size_t) {}
