@@ -19,8 +19,8 @@ constexpr size_t kPlaces = 4096;  // a buffer begins at a multiple of it
 constexpr size_t kLargePage = size_t(2) << 20;
 // What is mapped at once: pages that no buffer has are never touched.
 constexpr size_t kMapped = size_t(32) << 20;
-// Bytes on each side of what is mapped that may be read: Mesa's compiler for llvmpipe loads also for
-// lanes that a condition leaves out, such as the item before a buffer's first.
+// Bytes on each side of what is mapped that may be read: Mesa's compiler for llvmpipe loads also
+// for lanes that a condition leaves out, such as the item before a buffer's first.
 constexpr size_t kBeside = 4096;
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
