@@ -78,7 +78,8 @@ class ConvProblem:
     perhaps bias [out_channels] and residual, which lies as y does or there; `bwd_data` writes x
     (the gradient) from y and w; `bwd_weights` writes w from x and y. Bias, residual and activation
     belong to `fwd` alone: y = act(conv(x, w) + bias + residual). With `layout` "nhwc" x and y are
-    [batch, height, width, channels]; w always lies as above. The batch may be `free`, as sizes of a
+    [batch, height, width, channels], and a w that is written is [out_channels, kernel_h, kernel_w,
+    in_channels / groups]; one that is read lies as above. The batch may be `free`, as sizes of a
     `GemmProblem` may.
 
     A convolution of three dimensions has a `volume`: the batch counts windows of the image that is
@@ -199,14 +200,10 @@ class ConvProblem:
     @property
     def buffers(self) -> dict[str, Shape]:
         """Dense shape of each buffer, by role."""
+        depth, taps = (self.in_channels // self.groups,), (self.kernel_h, self.kernel_w)
         shapes: dict[str, Shape] = {
             "x": self._images(self.in_channels, self.height, self.width),
-            "w": (
-                self.out_channels,
-                self.in_channels // self.groups,
-                self.kernel_h,
-                self.kernel_w,
-            ),
+            "w": (self.out_channels, *(taps + depth if self.turns_weights else depth + taps)),
             "y": self._images(self.out_channels, self.out_h, self.out_w),
         }
         if self.bias:
@@ -218,6 +215,11 @@ class ConvProblem:
             images, channels = batch // self.volume.windows, channels // self.volume.taps
             shapes[self.read] = (images, self.volume.size, height, width, channels)
         return shapes
+
+    @property
+    def turns_weights(self) -> bool:
+        """Whether w lies in channels_last: a gradient of weights does, as the images do."""
+        return self.layout == "nhwc" and self.direction == "bwd_weights"
 
     def _images(self, channels: int, height: int, width: int) -> Shape:
         if self.layout == "nhwc":

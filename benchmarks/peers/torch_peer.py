@@ -102,7 +102,8 @@ def _product(problem: GemmProblem, a: torch.Tensor, b: torch.Tensor) -> Call:
 def _convolution(p: ConvProblem, x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> Call:
     if p.layout == "nhwc":
         x, y = x.permute(0, 3, 1, 2), y.permute(0, 3, 1, 2)
-        w = w.contiguous(memory_format=torch.channels_last)
+        turned = w.permute(0, 3, 1, 2) if p.turns_weights else w
+        w = turned.contiguous(memory_format=torch.channels_last)
     geometry = ([p.stride_h, p.stride_w], [p.pad_h, p.pad_w], [p.dilation_h, p.dilation_w])
     if p.direction == "fwd":
         return lambda: torch.nn.functional.conv2d(x, w, None, *geometry, p.groups)

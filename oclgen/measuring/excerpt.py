@@ -100,7 +100,7 @@ def _of_conv(problem: ConvProblem, share: float, seed: int) -> Excerpt:
         # every number is a sum over all images, so both kinds of channels must be few
         filters = _draw(problem.out_channels, sqrt(share), seed)
         channels = _draw(problem.in_channels, sqrt(share), seed)
-        cuts = {"x": {axis: channels}, "y": {axis: filters}, "w": {0: filters, 1: channels}}
+        cuts = {"x": {axis: channels}, "y": {axis: filters}, "w": {0: filters, axis: channels}}
         smaller = replace(problem, out_channels=len(filters), in_channels=len(channels))
         return Excerpt(smaller, cuts)
     groups = _draw(problem.groups, share, seed)

@@ -96,7 +96,7 @@ def reference(problem: Problem, inputs: dict[str, Array]) -> Array:
     planes = {role: np.moveaxis(v, 3, 1) if role in IMAGES else v for role, v in wide.items()}
     plain = replace(problem, layout="nchw", volume=None)
     result = _CONV[problem.direction](plain, planes)
-    return np.moveaxis(result, 1, 3) if problem.output in IMAGES else result
+    return np.moveaxis(result, 1, 3)  # a gradient of weights lies in channels_last, too
 
 
 def _gemm(p: GemmProblem, t: dict[str, Array]) -> Array:

@@ -56,9 +56,9 @@ def unpadded(problem: ConvProblem, inputs: Inputs) -> Array:
         else:
             w[..., r, s] = np.einsum("bgohw,bgchw->goc", y[of_y], x[of_x])
     result = {"fwd": y, "bwd_data": x, "bwd_weights": w}[p.direction]
-    if p.direction != "bwd_weights" and p.layout == "nhwc":
-        result = result.reshape(p.batch, -1, *result.shape[3:]).transpose(0, 2, 3, 1)
-    return result.reshape(p.buffers[p.output])
+    rows = p.out_channels if p.direction == "bwd_weights" else p.batch
+    result = result.reshape(rows, -1, *result.shape[3:])
+    return result if p.layout == "nchw" else np.moveaxis(result, 1, 3)
 
 
 def _grouped(images: Array, p: ConvProblem) -> Array:

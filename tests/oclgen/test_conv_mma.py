@@ -197,6 +197,30 @@ def test_images_need_not_be_aligned_and_weights_not_dense(
     assert not difference(device, grouped, conv_mma.plan(grouped, config_for(grouped, 0)))
 
 
+STORED = tuple(
+    problem
+    for problem in (*CASES, *GROUPED_CASES)
+    if parts.stores_weights(problem, 1) and problem.output == "w"
+)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("problem", STORED, ids=label)
+def test_one_slice_stores_the_gradient_of_weights(
+    device: Device, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No plane of sums is written, whether 16 bytes leave at once or single items do."""
+    emulate(monkeypatch)
+    config = replace(config_for(problem, STORED.index(problem) % len(CONFIGS)), split_k=1)
+    plan = conv_mma.plan(problem, config)
+    assert "planes" not in dict(plan.workspaces)
+    assert "planes" in dict(conv_mma.plan(problem, replace(config, split_k=2)).workspaces)
+    result = Bench(device, problem).measure(plan, 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    if problem.turns_weights:
+        assert not difference(device, problem, plan)
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("problem", (*CASES, *GROUPED_CASES, *VOLUME_CASES), ids=label)
 def test_on_matrix_units(device: Device, problem: ConvProblem) -> None:

@@ -82,10 +82,14 @@ def some(configs: tuple[Any, ...]) -> list[Any]:
 
 
 def assert_right(device: Device, problem: ConvProblem, plan: Plan) -> None:
-    """Compare where vectors are aligned, and where none is and w lies in channels_last."""
+    """Compare where vectors are aligned, and where none is and w lies in channels_last.
+
+    A gradient of weights lies so by itself: only planes of sums are added to other strides.
+    """
     measurement = Bench(device, problem).measure(plan, limit_ms=0.0)
     assert measurement.ok, f"{problem.key()}: {measurement.reason}"
-    assert plan.replaceable >= {*STRIDES}
+    is_stored = problem.turns_weights and not plan.workspaces
+    assert is_stored or plan.replaceable >= {*STRIDES}
     assert not difference(device, problem, plan)
 
 
@@ -220,9 +224,10 @@ def test_others_serve_products_and_filters_of_one_channel() -> None:
 
 def test_the_gradient_of_weights_copies_four_channels_at_once() -> None:
     problem = replace(LAYER, direction="bwd_weights")
-    product, added = conv_async.plan(problem, conv_async.DEFAULT).launches
+    (product,) = conv_async.plan(problem, conv_async.DEFAULT).launches
     assert "copy_word(" not in product.source.split("} Operands;")[1].split("__kernel")[0]
-    assert added.kernel == "sum_planes"
+    sliced = replace(conv_async.DEFAULT, split_k=2)
+    assert conv_async.plan(problem, sliced).launches[1].kernel == "sum_planes"
     few = conv_async.plan(replace(problem, in_channels=3), conv_async.DEFAULT).launches[0]
     copies = few.source.split("} Operands;")[1]
     assert "copy_four(" in copies
@@ -233,9 +238,10 @@ def test_very_many_taps_are_refused() -> None:
     problem = ConvProblem(1, 2, 40, 40, 2, 17, 5, layout="nhwc")
     assert "17x5" in str(conv_gemm.DEFAULT.why_not(problem, AMPERE))
     weights = ConvProblem(1, 2, 40, 40, 2, 16, 16, direction="bwd_weights", layout="nhwc")
-    assert conv_gemm.DEFAULT.why_not(weights, replace(AMPERE, local_bytes=16 * KIB)) is None
-    assert conv_gemm.plan(weights, conv_gemm.DEFAULT).launches[1].local_bytes <= 16 * KIB
-    assert "256" in str(conv_gemm.DEFAULT.why_not(weights, Limits()))
+    sliced = replace(conv_gemm.DEFAULT, split_k=2)
+    assert sliced.why_not(weights, replace(AMPERE, local_bytes=16 * KIB)) is None
+    assert conv_gemm.plan(weights, sliced).launches[1].local_bytes <= 16 * KIB
+    assert "256" in str(sliced.why_not(weights, Limits()))
 
 
 def test_work_groups_of_a_pixels_groups_are_neighbours() -> None:

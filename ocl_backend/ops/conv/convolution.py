@@ -128,8 +128,8 @@ def _backward_data(
 
 
 class _Call(NamedTuple):
-    """A tuned call, and how tensors have to lie for it: images in channels_last (`pixels`) or
-    contiguous, weights as they were shown (`strided`) or contiguous. `steps` are strides by name.
+    """A tuned call. Images lie in channels_last (`pixels`) or contiguous, weights as they were shown
+    (`strided`) or contiguous, their gradient else as the images. `steps` are strides by name.
     """  # noqa: D205
 
     run: TunedCall
@@ -218,7 +218,7 @@ def convolution_backward(
         grad_w = torch.empty_like(w)
         call = _call("bwd_weights", wide.shape, grad_w, x, geometry, pixels)
         if not call.strided:
-            grad_w = grad_w.new_empty(w.shape)
+            grad_w = _empty(w, w.shape, call.pixels)
         wide, narrow = arranged(wide, call.pixels), arranged(narrow, call.pixels)
         call.run(wide.data_ptr(), grad_w.data_ptr(), narrow.data_ptr())
     return laid_out_like(grad_x, given_x), laid_out_like(grad_w, w), grad_bias
@@ -342,10 +342,12 @@ def _call(
 ) -> _Call:
     """Return the call for an input of this shape and weights, as the problem names them.
 
-    Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous.
+    Only with `pixels` it may want images in channels_last; with `dense` it wants w contiguous. How
+    a gradient of weights lies by itself depends on the layout: its strides are always said.
     """
     storage = _storage(like)
-    strides = () if dense or w.is_contiguous() else w.stride()
+    usual = dense or (w.is_contiguous() and direction != "bwd_weights")
+    strides = () if usual else w.stride()
     call: _Call = _prepared(
         direction, x, w.shape, strides, like.get_device(), storage, geometry, pixels, bias
     )

@@ -148,7 +148,7 @@ def guesses(problem: ConvProblem, limits: Limits) -> Iterator[Config]:
 def plan(problem: ConvProblem, config: Config) -> Plan:
     """Return the launches: packing of the weights, the product, the sum of its planes."""
     product = around.product_of(problem, config.tiles)
-    summed = around.is_summed(problem, config.split_k)
+    summed = config.split_k > 1
     residual = problem.residual and not summed
     edge_m = product.m % config.tile_m != 0
     free_n = parts.columns_grow(problem)
@@ -170,7 +170,7 @@ def plan(problem: ConvProblem, config: Config) -> Plan:
             config.product,
             bias=problem.bias and not summed,
             residual=residual,
-            act="" if config.split_k > 1 or residual else "ACT",
+            act="" if summed or residual else "ACT",
             edge_m=edge_m,
             edge_n=edge_n,
         ),

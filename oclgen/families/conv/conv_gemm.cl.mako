@@ -20,7 +20,6 @@ buffers             1, or 2 for double buffering: one barrier less per tile
 prefetch            fetch the next tile into private memory before the arithmetic on this one
 unroll_k            rows of a tile that are unrolled
 split_k             planes over which the tiles of k are split
-summed              C is planes of fp32 sums, which another launch adds
 phases              parts of the problem with sizes of their own; some may have fewer columns
 plane_elements      elements of the output, and of a plane
 tiles_m, tiles_n    tiles of C; all lie along one dimension, since devices limit the others
@@ -36,6 +35,7 @@ runs                the columns, or rows, of a chunk are neighbours in C
     from oclgen.render import vector
 %>\
 <%
+    summed = split_k > 1  # C is planes of fp32 sums, which another launch adds
     c_type = "float" if summed else "elem_t"
     def store(width, value, pointer):
         if summed:

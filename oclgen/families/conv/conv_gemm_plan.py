@@ -144,7 +144,7 @@ def outline(
     """
     product = spread_of(kernel, problem, tiles, split_k, product_of(problem, tiles), local_bytes)
     launches: tuple[Launch | Spread, ...] = _around(problem, tiles, split_k, product)
-    if _of_turned_weights(problem):  # their sum may ask a device for more than the product
+    if problem.turns_weights and split_k > 1:  # the sum may ask for more than the product
         launches = (*launches[:-1], _sum(problem, split_k).spread)
     return Outline(launches, workspaces(problem, tiles, split_k))
 
@@ -164,7 +164,7 @@ def workspaces(problem: ConvProblem, tiles: Tiles, split_k: int) -> tuple[tuple[
     if role_a(problem) == PACKED:
         floats = sum(packed_elements(part, tiles) for part in phases(problem))
         sizes.append((PACKED, 4 * max(floats, 1)))
-    if is_summed(problem, split_k):
+    if split_k > 1:
         sizes.append((PLANES, planes_bytes(problem, split_k)))
     return tuple(sizes)
 
@@ -188,28 +188,15 @@ def _around(
     launches: list[Launch | AnyLaunch] = [product]
     if role_a(problem) == PACKED and any(part.reduction for part in phases(problem)):
         launches.insert(0, pack(problem, tiles))
-    if is_summed(problem, split_k):
+    if split_k > 1:
         launches.append(_sum(problem, split_k))
     return tuple(launches)
 
 
-def is_summed(problem: ConvProblem, split_k: int) -> bool:
-    """Say whether the product leaves planes, which another launch adds."""
-    return split_k > 1 or _of_turned_weights(problem)
-
-
-def _of_turned_weights(problem: ConvProblem) -> bool:
-    """Say whether the product is a gradient of weights that counts channels within taps.
-
-    It always leaves planes: the launch that adds them knows how weights lie.
-    """
-    return problem.layout == "nhwc" and problem.direction == "bwd_weights"
-
-
 @lru_cache(maxsize=64)
 def _sum(problem: ConvProblem, split_k: int) -> Launch:
-    """Return the launch that adds the planes."""
-    if not _of_turned_weights(problem):
+    """Return the launch that adds the planes; a caller may replace strides of turned weights."""
+    if not problem.turns_weights:
         return sum_planes(problem, split_k).launch()
     taps, depth = problem.kernel_h * problem.kernel_w, problem.in_channels // problem.groups
     span = min(max(WEIGHTS_ITEMS // taps, FEW_DEPTHS), depth)
@@ -236,7 +223,7 @@ def launch_of(
         local_bytes: local memory of a work-group.
         **values: what the template has of its own.
     """
-    summed = is_summed(problem, split_k)
+    summed = split_k > 1
     _, b, c = operands(problem)
     tiles_m, tiles_n = ceil_div(product.m, tiles.m), ceil_div(product.n, tiles.n)
     given = _growing(problem, tiles_n)
@@ -253,7 +240,6 @@ def launch_of(
             given=tuple(given),
             index=index_type(problem),
             split_k=split_k,
-            summed=summed,
             along=product.along,
             groups_first=_groups_first(problem),
             plane_elements=_plane_elements(problem),

@@ -216,7 +216,8 @@ def _around(
     """Return the product's launch between the copies before it and the sum behind it."""
     copies = parts.copies(problem)
     if problem.direction == "bwd_weights":
-        return *copies, product, parts.sum_weights(problem, config.split_k)
+        stored = parts.stores_weights(problem, config.split_k)
+        return *copies, product, *(() if stored else (parts.sum_weights(problem, config.split_k),))
     packed = parts.pack(problem, _weights_layout(problem, config))
     added = (sum_of_planes(problem, config.split_k),) if config.split_k > 1 else ()
     return *copies, *((packed,) if packed else ()), product, *added
@@ -238,7 +239,8 @@ def _weights_layout(problem: ConvProblem, config: Config) -> Layout:
 def _workspaces(problem: ConvProblem, config: Config) -> tuple[tuple[str, int], ...]:
     sizes = [space for image in parts.images(problem) for space in image.workspaces]
     if problem.direction == "bwd_weights":
-        sizes.append((PLANES, config.split_k * parts.weights_plane_bytes(problem)))
+        if not parts.stores_weights(problem, config.split_k):
+            sizes.append((PLANES, config.split_k * parts.weights_plane_bytes(problem)))
         return tuple(sizes)
     sizes.append((PACKED, parts.packed_bytes(problem, _weights_layout(problem, config))))
     if config.split_k > 1:
@@ -303,19 +305,21 @@ def _run(problem: ConvProblem, config: Config, neighbours: int) -> int:
 
 
 def _of_weights(problem: ConvProblem, config: Config) -> Launch:
-    images = parts.images(problem)
+    images, stored = parts.images(problem), parts.stores_weights(problem, config.split_k)
 
     @LazyText
     def text() -> str:
         return render(
             f"{NAME}_weights",
             **_common(problem, config),
+            staging=config.gemm(problem).staging(_product(problem)) if stored else None,
             sizes=parts.weights_sizes(problem),
             slice="SLICE" if problem.free else _slice(problem, config),
             in_place=any(image.in_place for image in images),
         )
 
-    args = (*images[0].argument(), *images[1].argument(), *buffer(PLANES))
+    out = problem.output if stored else PLANES
+    args = (*images[0].argument(), *images[1].argument(), *buffer(out))
     return _launch(problem, config, text, args)
 
 

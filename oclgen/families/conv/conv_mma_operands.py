@@ -328,6 +328,15 @@ def weights_plane_bytes(p: ConvProblem) -> int:
     return 4 * p.out_channels * p.kernel_h * p.kernel_w * Image(merged(p), "x").padded
 
 
+def stores_weights(p: ConvProblem, planes: int) -> bool:
+    """Say whether a gradient of weights needs no plane: the product stores it where it belongs.
+
+    So it does where the columns of a row of the product are neighbours in w, groups apart.
+    """
+    dense = p.turns_weights or p.kernel_h * p.kernel_w == 1
+    return planes == 1 and dense and p.volume is None and together(p) == 1
+
+
 @lru_cache(maxsize=64)
 def sum_weights(p: ConvProblem, planes: int) -> Launch:
     """Return the launch that adds the planes into the gradient of the weights."""

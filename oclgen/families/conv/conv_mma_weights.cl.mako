@@ -10,6 +10,8 @@ copied.
 units                      `mma_units` for these tiles
 sizes                      text of the sizes
 dtype                      storage of the images and the result
+staging                    results that leave through local memory at once, see `Staging`: they are
+                           w [channels, taps, channels]; None: they are planes of sums
 tile_m, tile_n, tile_k     tile of the product, and pixels per tile
 warps_m, warps_n           warps per work-group, each of which computes a block
 blocks_m, blocks_n         blocks of 16 (wgmma: 64) rows and of 8 columns that a warp computes
@@ -31,6 +33,7 @@ volume                     x is windows of volumes: a chunk has a tap of depth, 
 <%namespace name="share" file="mma_tiles.cl.mako"/>\
 <%
     work_items = 32 * warps_m * warps_n
+    raw = "uint" if elem_bytes == 4 else "ushort"
     chunk = 16 // elem_bytes
     stage_bytes = a.bytes + b.bytes
     copies = a.bytes // (16 * work_items), b.bytes // (16 * work_items)
@@ -52,6 +55,10 @@ ${sizes}
 
 % if in_place:
 ${share.copy_elements(elem_bytes)}
+% endif
+% if staging:
+#define ACT(x) (x)
+${share.staged(staging)}
 % endif
 <%def name="copy(slot)">\
 % for aligned in (True, False) if in_place else (True,):
@@ -101,7 +108,7 @@ __kernel __attribute__((reqd_work_group_size(${work_items}, 1, 1)))
 void conv_mma_weights(
     __global const elem_t *restrict gradient, const long offset_gradient,
     __global const elem_t *restrict image, const long offset_image,
-    __global float *restrict planes, const long offset_planes${"".join(f", const int {name}" for name in given)})
+    __global ${"elem_t" if staging else "float"} *restrict out, const long offset_out${"".join(f", const int {name}" for name in given)})
 {
     __local uchar tiles[${stages * stage_bytes}] __attribute__((aligned(1024)));
     const local_t base = LOCAL(tiles);
@@ -119,10 +126,12 @@ void conv_mma_weights(
     const int tile_column = inside / height * ${tile_n};
     gradient += offset_gradient${plus_group.format("CHANNELS")};
     image += offset_image${plus_group.format("DEPTH")};
-% if groups > 1:
-    planes += offset_planes + (get_global_id(1) * (long)${groups} + group) * (CHANNELS * TAPS * DEPTH_PADDED);
+% if staging:
+    out += offset_out${plus_group.format("(CHANNELS * TAPS * DEPTH)")};
+% elif groups > 1:
+    out += offset_out + (get_global_id(1) * (long)${groups} + group) * (CHANNELS * TAPS * DEPTH_PADDED);
 % else:
-    planes += offset_planes + get_global_id(1) * (long)(CHANNELS * TAPS * DEPTH_PADDED);
+    out += offset_out + get_global_id(1) * (long)(CHANNELS * TAPS * DEPTH_PADDED);
 % endif
     const int first = (int)get_global_id(1) * ${slice}, last = min(first + ${slice}, PIXELS);
 % if in_place:
@@ -163,6 +172,15 @@ ${share.sums(warp_m, warp_n)}\
     const int steps = (last - first + ${tile_k - 1}) / ${tile_k};
 ${share.pipeline(copy, a.bytes + b.bytes)}\
 
+% if staging:
+    // results go through local memory, so that neighbours store to neighbours
+    const bool wide = ((size_t)out & 15) == 0;
+    __global ${raw} *results = (__global ${raw} *)out;
+% for m0, n0 in staging.parts:
+${share.stage(staging, m0, n0, warp_m // blocks_m, "none", ("", ""))}\
+${carry(m0, n0)}\
+% endfor
+% else:
 % for j in range(blocks_n):
     {
         const int n = tile_column + warp_column + COLUMN(${j});
@@ -172,7 +190,7 @@ ${share.pipeline(copy, a.bytes + b.bytes)}\
             {
                 const int m = tile_row + warp_row + ROW(${i}, ${h});
                 if (m < CHANNELS) {
-                    *(__global float2 *)(planes + m * (TAPS * DEPTH_PADDED) + n) =
+                    *(__global float2 *)(out + m * (TAPS * DEPTH_PADDED) + n) =
                         (float2)(acc[${i}][${4 * j + 2 * h}], acc[${i}][${4 * j + 2 * h + 1}]);
                 }
             }
@@ -181,4 +199,24 @@ ${share.pipeline(copy, a.bytes + b.bytes)}\
         }
     }
 % endfor
+% endif
 }
+<%doc> Carries chunks of a part of the results from local memory to where they belong. </%doc>\
+<%def name="carry(m0, n0)">\
+    for (int at = id; at < ${staging.rows * staging.columns // chunk}; at += ${work_items}) {
+        const int row = at / ${staging.columns // chunk}, column = at % ${staging.columns // chunk} * ${chunk};
+        const int m = tile_row + ${staging.row_in_tile(m0)}, n = tile_column + ${staging.column_in_tile(n0)};
+        if (m < CHANNELS && n < TAPS * DEPTH_PADDED) {
+            const int depth = n % DEPTH_PADDED;
+            __local const ${raw} *staged = (__local const ${raw} *)STAGED(row, column);
+            __global ${raw} *to = results + (m * TAPS + n / DEPTH_PADDED) * (${index})DEPTH + depth;
+            if (wide && DEPTH % ${chunk} == 0) {
+                *(__global uint4 *)to = *(__local const uint4 *)staged;
+            } else {
+% for e in range(chunk):
+                if (depth + ${e} < DEPTH) to[${e}] = staged[${e}];
+% endfor
+            }
+        }
+    }
+</%def>\

@@ -38,9 +38,9 @@ def strided_weights(p: ConvProblem) -> tuple[Arg, ...]:
 
     Of a volume two more follow, see `VOLUME_STRIDES`.
     """  # noqa: D205
-    taps = p.kernel_h * p.kernel_w
-    per_filter = p.in_channels // p.groups * taps
-    steps = dict(zip(STRIDES, (per_filter, taps, p.kernel_w, 1), strict=True))
+    depth, taps = p.in_channels // p.groups, p.kernel_h * p.kernel_w
+    lying = (1, p.kernel_w * depth, depth) if p.turns_weights else (taps, p.kernel_w, 1)
+    steps = dict(zip(STRIDES, (depth * taps, *lying), strict=True))
     out, into, *rest = (Scalar(step, "long", name) for name, step in steps.items())
     across = (into, out) if p.direction == "bwd_data" else (out, into)
     if channels := slice_channels(p):
