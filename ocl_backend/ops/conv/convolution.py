@@ -128,8 +128,8 @@ def _backward_data(
 
 
 class _Call(NamedTuple):
-    """A tuned call. Images lie in channels_last (`pixels`) or contiguous, weights as they were shown
-    (`strided`) or contiguous, their gradient else as the images. `steps` are strides by name.
+    """A tuned call: images lie in channels_last (`pixels`) or contiguous, weights as they were
+    shown (`strided`) or contiguous, their gradient else as images do. `steps` are strides by name.
     """  # noqa: D205
 
     run: TunedCall
