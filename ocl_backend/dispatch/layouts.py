@@ -7,9 +7,11 @@ from math import prod
 
 from ocl_backend.dispatch import tuned, varying
 from oclgen.families import FAMILIES
+from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.limits import Limits
 from oclgen.predictor.model import LAUNCH_MS, has_model, rates_of
 from oclgen.problem import DTYPES, ConvProblem
+from oclgen.variant import Variant
 from tuned_db import Choice, NoVariantError
 from tuned_db.choosing.choice import Rung
 
@@ -50,7 +52,9 @@ def better_known(device: int, first: ConvProblem, second: ConvProblem) -> ConvPr
     elif first_step > step and other.ms is None and _serves(other, met[0], limits):
         step = first_step
     if are_times:
-        cost = cost * (DOUBT if other.ms is None else 1.0) + _copying_ms(met[1], limits)
+        roles = copied(met[1], other.variant)
+        copying = _copying_ms(met[1], roles, limits)
+        cost = cost * (DOUBT if other.ms is None else 1.0) + copying
     return first if (first_step, made.cost) <= (step, cost) else second
 
 
@@ -114,8 +118,19 @@ def _serves(choice: Choice, problem: ConvProblem, limits: Limits) -> bool:
     return choice.rung in RELATED and choice.variant.why_not(problem, limits) is None
 
 
-def _copying_ms(problem: ConvProblem, limits: Limits) -> float:
-    """Return the time in ms of copies of x and y."""
+def copied(problem: ConvProblem, variant: Variant) -> str:
+    """Return the roles of what is copied if images, and a gradient of weights, lie otherwise.
+
+    The gradient is not where its variant stores to any strides, or where there is but one tap.
+    """
+    has_taps = problem.kernel_h * problem.kernel_w > 1
+    if problem.direction != "bwd_weights" or not has_taps:
+        return "xy"
+    return "xy" if variant.plan(problem).replaceable >= {*STRIDES} else "xyw"
+
+
+def _copying_ms(problem: ConvProblem, roles: str, limits: Limits) -> float:
+    """Return the time in ms of copies of such tensors."""
     _, gbytes = rates_of(limits)
-    items = sum(prod(problem.buffers[role]) for role in "xy")
-    return 2 * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6
+    items = sum(prod(problem.buffers[role]) for role in roles)
+    return len(roles) * LAUNCH_MS + 2 * items * DTYPES[problem.dtype] / gbytes * 1e-6

@@ -16,9 +16,10 @@ from torch import nn
 from ocl_backend.dispatch import layouts as dispatch_layouts
 from ocl_backend.dispatch.tuned import chooser, reload_tuned
 from ocl_backend.ops.conv import convolution, one_tap
-from oclgen.families.conv import conv_gemm_plan
+from oclgen.families.conv import conv_gemm, conv_gemm_plan
 from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
+from oclgen.variant import Variant
 from tests.ocl_backend.cpu_twin import check, check_module, place
 from tuned_db import NoVariantError
 
@@ -266,6 +267,19 @@ def test_gradients_of_filters_may_be_summed_in_pixels(device: Any) -> None:
     for other in (replace(layer, stride_h=2), replace(layer, groups=2)):
         assert not dispatch_layouts.suits_pixels(index, other)
     check_module(device, nn.Conv2d(32, 48, 3, 1, 1), torch.randn(2, 32, 12, 12))
+
+
+def test_a_gradient_of_weights_is_copied_too_unless_its_strides_are_free() -> None:
+    layer = ConvProblem(1, 64, 7, 7, 32, 3, 3, 1, 1, 1, 1, direction="bwd_weights")
+    stored, sums = (
+        Variant("conv_gemm", replace(conv_gemm.DEFAULT, split_k=slices)) for slices in (1, 2)
+    )
+    in_last = replace(layer, layout="nhwc")
+    assert dispatch_layouts.copied(layer, stored) == dispatch_layouts.copied(layer, sums) == "xyw"
+    assert dispatch_layouts.copied(in_last, stored) == "xyw"
+    assert dispatch_layouts.copied(in_last, sums) == "xy"
+    for other in (replace(layer, direction="fwd"), replace(layer, kernel_h=1, kernel_w=1)):
+        assert dispatch_layouts.copied(other, stored) == "xy"
 
 
 @pytest.mark.parametrize("layer", [nn.Conv3d(4, 6, 3), nn.ConvTranspose3d(9, 4, 3)])
