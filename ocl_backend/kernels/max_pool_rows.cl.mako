@@ -2,7 +2,8 @@
 Maxima of windows and where in the volume they lie, on a processor, or their gradient where channels
 lie last. Images are volumes of one slice. A work-item makes `share` rows of the result, one behind the other.
 
-backward    the gradient: each item of x gathers from the windows it lies in
+backward    the gradient: each item of x gathers from the windows it lies in; where no two windows meet,
+            those of a row scatter to it, since an item has one gradient at most
 pixels      whether channels lie innermost in all tensors; else they are planes. A window's rows are first
             compared with each other, then along the row that this leaves; of equal items the first one
             in the volume counts, of several that are no number the last one
@@ -20,6 +21,8 @@ kernel, stride, pad, dilation   along (d, h, w)
     longs = DTYPES[torch.int64]
     (kernel_d, kernel_h, kernel_w), (stride_d, stride_h, stride_w) = kernel, stride
     (pad_d, pad_h, pad_w), (dilation_d, dilation_h, dilation_w) = pad, dilation
+    apart = all(k + (k - 1) * (n - 1) <= s for k, s, n in zip(kernel, stride, dilation, strict=True))
+    raw = "ushort" if dtype.storage == "half" else dtype.storage
     widths = sorted({width, 1}, reverse=True)
     lanes = vectors.vector
 %>\
@@ -77,6 +80,22 @@ __kernel void max_pool_rows(
         const int last_d = min(d / ${stride_d}, (int)out_d - 1);
         const int first_h = max(h - ${(kernel_h - 1) * dilation_h - stride_h + 1}, 0) / ${stride_h};
         const int last_h = min(h / ${stride_h}, (int)out_h - 1);
+% if apart:
+        const int begin = ((d - ${pad_d}) * height + h - ${pad_h}) * width;
+        __global ${raw} *to = (__global ${raw} *)grad_x + row * width * channels;
+        for (long i = 0; i < width * channels; ++i) {
+            to[i] = 0;
+        }
+        for (int ow = 0; ow < out_w && first_d <= last_d && first_h <= last_h; ++ow) {
+            const long at = image + ((first_d * out_h + first_h) * out_w + ow) * channels;
+            for (long c = 0; c < channels; ++c) {
+                const long column = indices[at + c] - begin;
+                if (column >= 0 && column < width) {
+                    to[column * channels + c] = ((const __global ${raw} *)grad)[at + c];
+                }
+            }
+        }
+% else:
         for (int column = 0; column < width; ++column) {
             const int w = column + ${pad_w};
             const int here = ((d - ${pad_d}) * height + h - ${pad_h}) * width + column;
@@ -101,6 +120,7 @@ ${lanes(dtype.value, wide)} sum = 0;
 </%self:each>\
 % endfor
         }
+% endif
 % else:
         const int top = (int)(row % out_h) * ${stride_h} - ${pad_h};
         const int front = (int)(row / out_h % out_d) * ${stride_d} - ${pad_d};

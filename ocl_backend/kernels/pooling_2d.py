@@ -192,8 +192,10 @@ def _local(items: int, limits: Limits) -> int:
 
 def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(pooling.dtype)
-    # sums in narrow storage are made in private memory, which is small
-    fits = dtype.storage == dtype.value or prod(pooling.size) <= MOST_PRIVATE
+    # sums in narrow storage are made in private memory, which is small: rows of one window
+    down = pooling.windows[0]
+    rows = (down.kernel - 1) * down.dilation + 1
+    fits = dtype.storage == dtype.value or rows * pooling.size[1] <= MOST_PRIVATE
     limits = devices()[pooling.device].limits
     cpu, is_max = limits.kind == "cpu", pooling.kind == "max"
     scatters = is_max and fits and cpu

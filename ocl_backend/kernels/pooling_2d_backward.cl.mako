@@ -4,7 +4,7 @@ gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole
 
 kind        "max", "avg" or "adaptive", as in pooling_2d.cl.mako, whose parameters these are
 scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once; in narrow
-            storage sums would round at every step, so that the plane is private meanwhile
+            storage sums would round at every step, so that rows are private while windows meet them
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count    as there
 block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
@@ -32,9 +32,19 @@ index       type of the number of work-items wanted, the argument `items`: block
     rows = -(-(height + pad_h % block_h) // block_h)
     # a vector of items, and the window of each
     wide = vectors.vector(real, block_w)
+    # no two windows meet: an item has one gradient at most, which is moved as it is
+    apart = reach_h == reach_w == 1
+    raw = "ushort" if dtype.storage == "half" else dtype.storage
+    meets = (kernel_h - 1) * dilation_h + 1  # rows of a window
+    # lines of a plane and of its windows; where all are private, a plane is one line
+    lines, length, out_lines, out_length = (
+        (1, height * width, 1, out_h * out_w) if meets >= height else (height, width, out_h, out_w))
+    kept = min(meets, lines)
+    lanes = next((n for n in vectors.CPU_WIDTHS if n <= length), 1)
+    inside = "if (indices[at] >= 0) // else all items of this window are padding\n            " if max(dilation) > 1 else ""
     windows = ".s" + "".join(f"{s // kernel_w:x}" for s in range(block_w)) if abreast > 1 else ""
 %>\
-${vectors.prelude(dtype, block_w if abreast else 1)}
+${vectors.prelude(dtype, block_w if abreast else lanes if scatters and not apart else 1)}
 __kernel void pool_${kind}_backward(
     const __global ${dtype.storage} *restrict grad, const long grad_start,
 % if kind == "max":
@@ -53,30 +63,45 @@ __kernel void pool_${kind}_backward(
     indices += indices_start + plane * ${out_h * out_w};
 % endif
 % if scatters:
-% if dtype.storage == real:
+% if apart or dtype.storage == real:
+    const __global ${raw} *given = (const __global ${raw} *)grad;
+    __global ${raw} *total = (__global ${raw} *)grad_x;
     for (int at = 0; at < ${height * width}; ++at) {
-        grad_x[at] = 0;
+        total[at] = 0;
     }
     for (int at = 0; at < ${out_h * out_w}; ++at) {
-% if max(dilation) > 1:
-        if (indices[at] < 0) { // all items of this window are padding
-            continue;
-        }
-% endif
-        grad_x[indices[at]] += grad[at];
+        ${inside}total[indices[at]] ${"=" if apart else "+="} given[at];
     }
 % else:
-    ${real} sums[${height * width}];
-    for (int at = 0; at < ${height * width}; ++at) {
+    ${real} sums[${kept * length}];
+    for (int at = 0; at < ${kept * length}; ++at) {
         sums[at] = 0;
     }
-    for (int at = 0; at < ${out_h * out_w}; ++at) {
-        if (indices[at] >= 0) { // else all items of this window are padding
-            sums[indices[at]] += ${dtype.load("grad", "at")};
+    int line = 0; // the first that further windows may meet; it has the sums of line % ${kept}
+    for (int oh = 0; oh < ${out_lines}; ++oh) {
+        for (int at = oh * ${out_length}; at < (oh + 1) * ${out_length}; ++at) {
+            const int place = (int)indices[at];
+            ${inside}sums[place / ${length} % ${kept} * ${length} + place % ${length}] += ${dtype.load("grad", "at")};
         }
-    }
-    for (int at = 0; at < ${height * width}; ++at) {
-        ${dtype.store("grad_x", "at", "sums[at]")}
+        const int last = oh < ${out_lines - 1} ? min((oh + 1) * ${stride_h} - ${pad_h}, ${lines}) : ${lines};
+        for (; line < last; ++line) {
+            ${real} *done = sums + line % ${kept} * ${length};
+            const int first = line * ${length};
+% if lanes > 1:
+            for (int at = 0; at <= ${length - lanes}; at += ${lanes}) {
+                const ${vectors.vector(real, lanes)} found = vload${lanes}(0, done + at);
+% for text in vectors.store(dtype, "grad_x", "first + at", "1", "found", lanes):
+                ${text}
+% endfor
+            }
+% endif
+            for (int at = ${length // lanes * lanes if lanes > 1 else 0}; at < ${length}; ++at) {
+                ${dtype.store("grad_x", "first + at", "done[at]")}
+            }
+            for (int at = 0; at < ${length}; ++at) {
+                done[at] = 0;
+            }
+        }
     }
 % endif
 % elif abreast:

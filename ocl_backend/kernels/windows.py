@@ -50,6 +50,14 @@ class Regular(NamedTuple):
         return Bounds(starts + outside * self.dilation, ends.clamp(max=size), count)
 
 
+def anywhere(size: int, out: int) -> Regular:
+    """Return regular windows of which none leaves an item that a later one may meet.
+
+    Gradients of maxima that are added up so serve any windows of `out` over `size` items.
+    """
+    return Regular(size, 1, size + out)
+
+
 class Adaptive(NamedTuple):
     """Windows that tile a dimension as evenly as their number allows."""
 

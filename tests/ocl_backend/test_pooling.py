@@ -236,3 +236,37 @@ def test_maxima_of_volumes_in_every_layout(
     theirs.backward(grad)
     found.backward(grad.to(place(device)))
     assert torch.equal(ours.grad.cpu(), x.grad)
+
+
+POOLS: list[Any] = [
+    (nn.MaxPool2d(7), (1, 1, 45, 40)),
+    (nn.MaxPool2d(2, stride=3, padding=1), (2, 17, 9, 20)),
+    (nn.MaxPool2d(3, stride=2, padding=1), (2, 9, 30, 41)),
+    (nn.MaxPool2d((2, 5), stride=(1, 2), dilation=(2, 1), padding=(1, 2)), (1, 16, 21, 33)),
+    (nn.MaxPool2d(2, stride=1), (1, 1, 9, 9000)),
+    (nn.AdaptiveMaxPool2d(4), (2, 20, 12, 16)),
+    (nn.AdaptiveMaxPool2d((5, 7)), (1, 9, 13, 6)),
+    (nn.AdaptiveMaxPool2d(1), (2, 8, 7, 5)),
+]
+"""Windows apart, with gaps, overlapping in long and in short rows; adaptive ones that tile and that
+overlap, more of them than items."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(("pool", "shape"), POOLS, ids=str)
+def test_gradients_of_maxima_are_rounded_once(
+    device: Any, pool: nn.Module, shape: tuple[int, ...], form: Any, dtype: Any
+) -> None:
+    """An item of several windows has the sum of their gradients in fp32."""
+    x = torch.randn(shape).to(dtype).contiguous(memory_format=form)
+    exact, ours = x.double().requires_grad_(), x.to(place(device)).requires_grad_()
+    expected, y = pool(exact), pool(ours)
+    grad = torch.randn(y.shape).to(dtype)
+    expected.backward(grad.double())
+    y.backward(grad.to(y.device))
+    assert exact.grad is not None
+    assert ours.grad is not None
+    assert ours.grad.stride() == exact.grad.stride()
+    bound = torch.finfo(dtype).eps * exact.grad.abs().max().item()
+    torch.testing.assert_close(ours.grad.cpu().double(), exact.grad, rtol=0, atol=bound)

@@ -27,7 +27,7 @@ from ocl_backend.kernels.pooling_tables import (
     volume,
     written,
 )
-from ocl_backend.kernels.windows import Adaptive, Regular, pooled, regular, tables
+from ocl_backend.kernels.windows import Adaptive, Regular, anywhere, pooled, regular, tables
 from oclgen.opencl.device import devices
 
 
@@ -260,7 +260,23 @@ def adaptive_max_pool_backward_out(
 ) -> Tensor:
     """Write the gradient of x, whose last `rank` dimensions were pooled, to `grad_input`."""
     _check_windows(grad)
-    return scattered(grad, indices, rank, resized(grad_input, x.shape))
+    resized(grad_input, x.shape)
+    windows = _even(x.shape[-rank:], grad.shape[-rank:])
+    if windows and max_rows_backward(grad, indices, grad_input, windows):
+        return grad_input
+    if rank == 2 and devices()[x.get_device()].limits.kind == "cpu":
+        sides = windows or tuple(map(anywhere, x.shape[-rank:], grad.shape[-rank:]))
+        pool_backward("max", (grad, indices), grad_input, sides)
+        return grad_input
+    return scattered(grad, indices, rank, grad_input)
+
+
+def _even(sizes: Sequence[int], out: Sequence[int]) -> tuple[Regular, ...]:
+    """Return the windows that tile all sizes, () if windows of a dimension differ."""
+    if any(size % parts for size, parts in zip(sizes, out, strict=True)):
+        return ()
+    steps = [size // parts for size, parts in zip(sizes, out, strict=True)]
+    return tuple(Regular(step, step) for step in steps)
 
 
 def scattered_out(
