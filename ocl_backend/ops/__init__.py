@@ -89,8 +89,8 @@ them most. Where gradients are recorded, their parts are called."""
 ON_HOST = {
     "histc": 2**14,
     **dict.fromkeys(("nonzero", "masked_select", "index.Tensor", "equal"), 2**15),
-    **dict.fromkeys(("_unique", "_unique2", "unique_consecutive"), 2**16),
-    **dict.fromkeys(("unique_dim", "unique_dim_consecutive"), 2**16),
+    **dict.fromkeys(("_unique", "_unique2"), 2**13),
+    **dict.fromkeys(("unique_consecutive", "unique_dim", "unique_dim_consecutive"), 2**16),
     "bincount": 2**17,
 }
 """Operators that wait for what they compute -> items of all operands, at most, that a processor's

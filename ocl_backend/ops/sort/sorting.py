@@ -1,8 +1,9 @@
 """Sorting along one dimension, and topk.
 
-Work-items sort short runs by insertion; then runs are merged in pairs, a launch for every doubling
-of their length, each work-item making an equal share of the result (Odeh et al. 2012, "Merge
-path"). Every sort is stable. A NaN counts as the largest.
+Work-items sort short runs by insertion, or long ones by their digits on processors (`radix_rows`).
+Then runs are merged in pairs, a launch for every doubling of their length, each work-item making an
+equal share of the result (Odeh et al. 2012, "Merge path"). Every sort is stable. A NaN counts as
+the largest.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ocl_backend.kernels.memory_formats import as_rows, from_rows
 from ocl_backend.kernels.row_blocks import BLOCK
 from ocl_backend.ops.reduce import positions
 from ocl_backend.ops.reduce.reductions import max_dim
-from ocl_backend.ops.sort import line_selection, sort_groups
+from ocl_backend.ops.sort import line_selection, radix_rows, sort_groups
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
@@ -170,9 +171,13 @@ def _sorted(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
         return sort_groups.sorted_rows(rows, descending)
     keys = torch.empty_like(rows)
     order = torch.empty(rows.shape, dtype=torch.int64, device=rows.device)
-    _launch("runs", descending, -(-size // RUN), [rows, keys, order], [RUN, size])
-    length = RUN
-    spare = (torch.empty_like(keys), torch.empty_like(order)) if size > RUN else (keys, order)
+    if radix_rows.serves(rows.get_device(), size):
+        length = radix_rows.stretch(rows.get_device(), len(rows), size)
+        radix_rows.sort_stretches(rows, keys, order, length, descending)
+    else:
+        length = RUN
+        _launch("runs", descending, -(-size // RUN), [rows, keys, order], [RUN, size])
+    spare = (torch.empty_like(keys), torch.empty_like(order)) if size > length else (keys, order)
     most = SHARE["cpu" if limits.kind == "cpu" else "gpu"]
     while length < size:
         share = min(2 * length, most)
