@@ -47,9 +47,8 @@ Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
 MOST_LAUNCHES = 2048
-"""LRU bound of launches that an operator's module remembers, by the sizes of what it was called
-with. A step of three linear layers has eight products, so 400 sizes that alternate have 3200: with
-a bound of 512 a size of which every call was known took 1.4 times as long as with this one."""
+"""LRU bound of launches that an operator's module remembers, by sizes. A step of three linear layers
+has eight products, so 400 sizes have 3200: with 512 known sizes took 1.4 times as long."""
 KINDS = {"pointer": 0, "int": 1, "long": 2, "float": 3, "const pointer": 4}
 
 

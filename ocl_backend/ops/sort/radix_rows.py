@@ -90,7 +90,7 @@ for (uint i = 0; i < many; ++i) {
 
 
 def serves(device: int, size: int) -> bool:
-    """Say whether rows of so many items are sorted so."""
+    """Say whether rows of `size` items are sorted by their digits."""
     return devices()[device].limits.kind == "cpu" and LEAST <= size < 2**31
 
 
