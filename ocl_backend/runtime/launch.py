@@ -47,8 +47,8 @@ Argument = Pointer | Varying | np.generic
 """What a kernel takes, in order; a numpy scalar is set once and for all."""
 
 MOST_LAUNCHES = 2048
-"""LRU bound of launches that an operator's module remembers, by sizes. A step of three linear layers
-has eight products, so 400 sizes have 3200: with 512 known sizes took 1.4 times as long."""
+"""LRU bound of launches of an operator's module, by sizes. A step of three linear layers has eight
+products, so 400 sizes have 3200: with 512 known sizes took 1.4 times as long."""
 KINDS = {"pointer": 0, "int": 1, "long": 2, "float": 3, "const pointer": 4}
 
 
