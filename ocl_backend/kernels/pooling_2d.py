@@ -195,7 +195,8 @@ def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     # sums in narrow storage are made in private memory, which is small: rows of one window
     down = pooling.windows[0]
     rows = (down.kernel - 1) * down.dilation + 1
-    fits = dtype.storage == dtype.value or rows * pooling.size[1] <= MOST_PRIVATE
+    apart = all((one.kernel - 1) * one.dilation < one.stride for one in pooling.windows)
+    fits = dtype.storage == dtype.value or apart or rows * pooling.size[1] <= MOST_PRIVATE
     limits = devices()[pooling.device].limits
     cpu, is_max = limits.kind == "cpu", pooling.kind == "max"
     scatters = is_max and fits and cpu
@@ -213,6 +214,7 @@ def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
         "pooling_2d_backward",
         pooling,
         scatters=scatters,
+        apart=apart,
         block=block,
         index=INDEX[type(count)],
         abreast=abreast,

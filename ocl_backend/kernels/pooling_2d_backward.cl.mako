@@ -5,6 +5,7 @@ gathers from the windows it lies in; or, `scatters`, a work-item adds up a whole
 kind        "max", "avg" or "adaptive", as in pooling_2d.cl.mako, whose parameters these are
 scatters    for maxima on CPUs, where a plane stays in cache and its indices are read but once; in narrow
             storage sums would round at every step, so that rows are private while windows meet them
+apart       no two windows meet: an item has one gradient at most, which is moved as it is
 dtype       DType of the gradients
 height, width, out_h, out_w, kernel, stride, pad, dilation, count    as there
 block       pair (h, w) of the items that a work-item gathers for: 1 x 1, or for maxima stride x stride,
@@ -32,8 +33,6 @@ index       type of the number of work-items wanted, the argument `items`: block
     rows = -(-(height + pad_h % block_h) // block_h)
     # a vector of items, and the window of each
     wide = vectors.vector(real, block_w)
-    # no two windows meet: an item has one gradient at most, which is moved as it is
-    apart = reach_h == reach_w == 1
     raw = "ushort" if dtype.storage == "half" else dtype.storage
     meets = (kernel_h - 1) * dilation_h + 1  # rows of a window
     # lines of a plane and of its windows; where all are private, a plane is one line

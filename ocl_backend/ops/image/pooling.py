@@ -264,7 +264,8 @@ def adaptive_max_pool_backward_out(
     windows = _even(x.shape[-rank:], grad.shape[-rank:])
     if windows and max_rows_backward(grad, indices, grad_input, windows):
         return grad_input
-    if rank == 2 and devices()[x.get_device()].limits.kind == "cpu":
+    is_cpu = devices()[x.get_device()].limits.kind == "cpu"
+    if rank == 2 and (windows or is_cpu):
         sides = windows or tuple(map(anywhere, x.shape[-rank:], grad.shape[-rank:]))
         pool_backward("max", (grad, indices), grad_input, sides)
         return grad_input
