@@ -6,7 +6,7 @@ kind      "short": by counting the items before each one
           "digit": one digit, of a row that several groups share; "place": the last launch of those
 bits      of an item
 nature    "float", "signed" or "unsigned"
-infinity  of floats: its bits
+key_of    text of the function that makes a key
 rule      "rank": the rank is given
           "median": the lower median; a NaN where there is one
           "nanmedian": the lower median of what is no NaN; a NaN where there is nothing else
@@ -91,19 +91,7 @@ each digit's a number of NaNs; its states are the digits known before each turn,
             }
         }
 </%def>\
-${key} key_of(const ${storage} item)
-{
-% if nature == "float":
-    const ${key} size = item & ${hex(2 ** (bits - 1) - 1)}${suffix};
-    const ${key} ordered = item & ${sign} ? ${top} - item : item | ${sign};
-    return size > ${infinity}${suffix} ? ${top} : size ? ordered : ${sign};
-% elif nature == "signed":
-    return item ^ ${sign};
-% else:
-    return item;
-% endif
-}
-
+${key_of}
 ${storage} item_of(const ${key} known)
 {
 % if nature == "float":

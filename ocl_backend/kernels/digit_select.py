@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ocl_backend.dtypes import CallForTheCpuError, dtype_of
 from ocl_backend.kernels.memory_formats import as_rows
+from ocl_backend.kernels.ordered_keys import key_of, nature
 from ocl_backend.runtime.launch import (
     MOST_LAUNCHES,
     Argument,
@@ -46,8 +47,6 @@ WALKED = 4096
 """Items that a group of a processor takes, of several rows."""
 MOST_ITEMS = 2**31 - 2**20
 """Of a row: positions are int."""
-INFINITIES = {torch.float16: 0x7C00, torch.bfloat16: 0x7F80, torch.float32: 0x7F800000}
-"""Bits of infinity; of a double, ten bits of exponent more."""
 
 
 class Form(NamedTuple):
@@ -79,14 +78,10 @@ class Form(NamedTuple):
             padded: places of a short row.
             across: whether neighbouring work-items read neighbouring rows.
         """
-        nature = "unsigned"
-        if self.dtype.is_floating_point:
-            nature = "float"
-        elif self.dtype.is_signed:
-            nature = "signed"
+        key = "ulong" if self.dtype.itemsize == 8 else "uint"
         return rendered(
             "digit_select", package="ocl_backend", kind=kind, bits=8 * self.dtype.itemsize,
-            nature=nature, infinity=hex(INFINITIES.get(self.dtype, 0x7FF << 52)), rule=self.rule,
+            nature=nature(self.dtype), key_of=key_of(self.dtype, key), rule=self.rule,
             digits=self.digits, turn=turn, group=self.group,
             at_once=16 if self.group == 1 else 4, padded=padded, across=across,
         )  # fmt: skip

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ocl_backend.dtypes import dtype_of
 from ocl_backend.kernels.elementwise import Kernel, Operand, Scalar, launch
+from ocl_backend.kernels.gathered_rows import BITS
+from ocl_backend.kernels.ordered_keys import UNSIGNED, key_of
 from oclgen.opencl.device import devices
 from oclgen.plan import ceil_div
 
@@ -22,23 +24,6 @@ LEAST = 128
 """Items from which digits are worth being counted: there are 256 counts of each."""
 STRETCH = 4096
 """Items of a stretch that is worth a work-item of its own, and a merge."""
-WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Dtypes that keep keys, by bytes of an item."""
-UNSIGNED = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-
-SIGN = "((KEY)1 << (8 * BYTES - 1))"
-KEYS = {
-    "unsigned": "bits",
-    "signed": f"bits ^ {SIGN}",
-    # numbers that are none come last, and the zeros are equal
-    "float": f"(bits & ~{SIGN}) > INFINITE ? (KEY)~(KEY)0 : bits == {SIGN} ? {SIGN}"
-    f" : bits & {SIGN} ? (KEY)~bits : bits | {SIGN}",
-}
-INFINITE = {
-    torch.float16: "0x7c00", torch.bfloat16: "0x7f80", torch.float32: "0x7f800000u",
-    torch.float64: "0x7ff0000000000000ul",
-}  # fmt: skip
-"""Bits of the infinity, above which those of a float are no number."""
 
 BODY = """\
 const long first = part * length;
@@ -53,7 +38,7 @@ for (int digit = 0; digit < BYTES; ++digit)
     for (int value = 0; value < 256; ++value)
         begins[digit][value] = 0;
 for (uint i = 0; i < many; ++i) {
-    const KEY key = key_of(items[i]);
+    const KEY key = ORDERED(items[i]);
     from[i] = key;
     from_order[i] = i;
     for (int digit = 0; digit < BYTES; ++digit)
@@ -113,7 +98,7 @@ def sort_stretches(
         descending: the largest come first.
     """
     count, size = rows.shape
-    spare = torch.empty((2, count, size), dtype=WORDS[rows.element_size()], device=rows.device)
+    spare = torch.empty((2, count, size), dtype=BITS[rows.element_size()], device=rows.device)
     places = torch.empty((2, count, size), dtype=torch.int32, device=rows.device)
     tensors = {
         "x": rows, "one": spare[0], "other": spare[1], "places": places[0], "moved": places[1],
@@ -128,19 +113,14 @@ def sort_stretches(
 
 @cache
 def _kernel(dtype: torch.dtype, descending: bool) -> Kernel:
-    kept, item_bytes = dtype_of(dtype), dtype_of(dtype).item_bytes
-    is_unsigned = dtype in (torch.uint8, torch.bool, torch.uint16, torch.uint32, torch.uint64)
-    kind = "float" if dtype.is_floating_point else "unsigned" if is_unsigned else "signed"
-    words = WORDS[item_bytes]
+    key, words = UNSIGNED[dtype.itemsize], BITS[dtype.itemsize]
     helpers = (
-        f"#define BYTES {item_bytes}\n#define KEY {UNSIGNED[item_bytes]}\n"
-        f"#define INFINITE {INFINITE.get(dtype, '0')}\n"
-        f"KEY key_of(const KEY bits)\n{{\n    const KEY key = {KEYS[kind]};\n"
-        f"    return {'(KEY)~key' if descending else 'key'};\n}}\n"
+        f"#define BYTES {dtype.itemsize}\n#define KEY {key}\n"
+        f"#define ORDERED(item) (KEY){'~' if descending else ''}key_of(item)\n{key_of(dtype, key)}"
     )
     return Kernel(
         "sort_stretches",
-        kept.value,
+        dtype_of(dtype).value,
         (
             Operand("part", role="position"),
             Operand("x", dtype, "address"),
