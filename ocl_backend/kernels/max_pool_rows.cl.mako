@@ -2,8 +2,8 @@
 Maxima of windows and where in the volume they lie, on a processor, or their gradient where channels
 lie last. Images are volumes of one slice. A work-item makes `share` rows of the result, one behind the other.
 
-backward    the gradient: each item of x gathers from the windows it lies in; where no two windows meet,
-            those of a row scatter to it, since an item has one gradient at most
+backward    the gradient: each item of x gathers from the windows it lies in
+apart       no two windows meet: in the gradient those of a row scatter to it, since an item has one at most
 pixels      whether channels lie innermost in all tensors; else they are planes. A window's rows are first
             compared with each other, then along the row that this leaves; of equal items the first one
             in the volume counts, of several that are no number the last one
@@ -21,7 +21,6 @@ kernel, stride, pad, dilation   along (d, h, w)
     longs = DTYPES[torch.int64]
     (kernel_d, kernel_h, kernel_w), (stride_d, stride_h, stride_w) = kernel, stride
     (pad_d, pad_h, pad_w), (dilation_d, dilation_h, dilation_w) = pad, dilation
-    apart = all(k + (k - 1) * (n - 1) <= s for k, s, n in zip(kernel, stride, dilation, strict=True))
     raw = "ushort" if dtype.storage == "half" else dtype.storage
     widths = sorted({width, 1}, reverse=True)
     lanes = vectors.vector

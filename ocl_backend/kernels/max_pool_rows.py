@@ -41,7 +41,7 @@ class MaxPool(NamedTuple):
     def line(self) -> int:
         """Items of a row of x with the padding on its sides."""
         along, width = self.windows[-1], self.size[-1]
-        reach = (self.out[-1] - 1) * along.stride + (along.kernel - 1) * along.dilation + 1
+        reach = (self.out[-1] - 1) * along.stride + along.reach
         return max(reach, along.pad + width) + along.stride * max(CPU_WIDTHS)
 
 
@@ -124,7 +124,8 @@ def _prepared(pool: MaxPool) -> KernelLaunch:
     lanes = channels if pool.pixels else min(sizes[-1], across)
     source = rendered(
         "max_pool_rows", package="ocl_backend", dtype=dtype, backward=pool.backward,
-        pixels=pool.pixels, kernel=kernel, stride=stride, pad=pad, dilation=dilation,
+        apart=all(one.apart for one in pool.windows), pixels=pool.pixels,
+        kernel=kernel, stride=stride, pad=pad, dilation=dilation,
         line=0 if pool.pixels else 1 << (pool.line - 1).bit_length(),
         width=next((wide for wide in CPU_WIDTHS if lanes >= wide), min(CPU_WIDTHS)),
     )  # fmt: skip

@@ -81,7 +81,7 @@ class Pooling:
     def is_whole(self) -> bool:
         """Whether no window reaches over an edge of its plane."""
         return all(
-            w.pad == 0 and (out - 1) * w.stride + (w.kernel - 1) * w.dilation < size
+            w.pad == 0 and (out - 1) * w.stride + w.reach <= size
             for size, out, w in zip(self.size, self.out, self.windows, strict=True)
         )
 
@@ -193,9 +193,8 @@ def _local(items: int, limits: Limits) -> int:
 def _backward(pooling: Pooling, aligned: bool) -> KernelLaunch:
     dtype = dtype_of(pooling.dtype)
     # sums in narrow storage are made in private memory, which is small: rows of one window
-    down = pooling.windows[0]
-    rows = (down.kernel - 1) * down.dilation + 1
-    apart = all((one.kernel - 1) * one.dilation < one.stride for one in pooling.windows)
+    apart = all(one.apart for one in pooling.windows)
+    rows = pooling.windows[0].reach
     fits = dtype.storage == dtype.value or apart or rows * pooling.size[1] <= MOST_PRIVATE
     limits = devices()[pooling.device].limits
     cpu, is_max = limits.kind == "cpu", pooling.kind == "max"

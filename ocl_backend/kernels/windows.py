@@ -40,10 +40,20 @@ class Regular(NamedTuple):
     dilation: int = 1
     count_pad: bool = False
 
+    @property
+    def reach(self) -> int:
+        """Items from a window's first to its last."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def apart(self) -> bool:
+        """Whether no item lies in two windows."""
+        return self.reach <= self.stride
+
     def bounds(self, size: int, out: int) -> Bounds:
         """Return those of `out` windows over `size` items, cut off where the items end."""
         starts = _numbers(out) * self.stride - self.pad
-        ends = starts + (self.kernel - 1) * self.dilation + 1
+        ends = starts + self.reach
         outside = -starts.clamp(max=0).div(self.dilation, rounding_mode="floor")
         border = self.pad if self.count_pad else 0
         count = ends.clamp(max=size + border) - starts.clamp(min=-border)

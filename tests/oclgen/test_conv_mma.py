@@ -113,6 +113,12 @@ def config_for(problem: ConvProblem, first: int) -> conv_mma.Config:
     return next(config for config in configs if config.why_not(problem, HOPPER) is None)
 
 
+def assert_right(device: Device, problem: ConvProblem, config: conv_mma.Config) -> None:
+    """Compare what a config computes, where vectors are aligned."""
+    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
+    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(CASES) // 4))
 def test_around_the_units(device: Device, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +126,7 @@ def test_around_the_units(device: Device, number: int, monkeypatch: pytest.Monke
     emulate(monkeypatch)
     problem = CASES[(4 * number + 2 * device.index + (number + device.index) % 2) % len(CASES)]
     config = config_for(problem, number % len(CONFIGS))
-    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
-    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    assert_right(device, problem, config)
 
 
 @pytest.mark.sampled(4)
@@ -131,8 +136,7 @@ def test_groups_around_the_units(
 ) -> None:
     emulate(monkeypatch)
     config = config_for(problem, GROUPED_CASES.index(problem) % len(CONFIGS))
-    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
-    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    assert_right(device, problem, config)
 
 
 @pytest.mark.sampled(2)
@@ -142,8 +146,7 @@ def test_volumes_around_the_units(
 ) -> None:
     emulate(monkeypatch)
     config = config_for(problem, VOLUME_CASES.index(problem) % len(CONFIGS))
-    result = Bench(device, problem).measure(conv_mma.plan(problem, config), 0.0)
-    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    assert_right(device, problem, config)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +218,7 @@ def test_one_slice_stores_the_gradient_of_weights(
     plan = conv_mma.plan(problem, config)
     assert "planes" not in dict(plan.workspaces)
     assert "planes" in dict(conv_mma.plan(problem, replace(config, split_k=2)).workspaces)
-    result = Bench(device, problem).measure(plan, 0.0)
-    assert result.ok, f"{problem.key()} {config}: {result.reason}"
+    assert_right(device, problem, config)
     if problem.turns_weights:
         assert not difference(device, problem, plan)
 
