@@ -43,10 +43,11 @@ units, and 2.7 ms for one row of 1024 units, whose weights are 17 MB."""
 GPU = Costs(products=109e3, bytes=109e3, begun=2.5, forward=45.0, both=130.0)
 """Half of the fp32 units' and 64 bytes per clock at 1.7 GHz: an H200's. A step's operators take
 its host 31 to 58 us, and with gradients 110 to 190 (38 layers, 2026-11-30)."""
-WAIT = 0.045
-"""Microseconds from one term of a sum to the next where a GPU's work-group walks the steps."""
-COMMAND = 14.0
-"""Microseconds between the begins of steps that are launches of one sequence (10 to 20 there)."""
+WAIT = 0.08
+"""Microseconds from one term of a sum to the next where a GPU's work-group walks the steps: 0.04 to
+0.12 in 25 layers of 23 to 503 units (H200, 2026-12-01)."""
+COMMAND = 11.0
+"""Microseconds between the begins of steps that are launches of one sequence (8 to 13 there)."""
 SHARED = 0.5
 """Part of its rates that a compute unit reaches in such a step, where all read the same memory."""
 DOTS = {"vdpbf16ps": 2.0, "tdpbf16ps": 8.0}

@@ -37,8 +37,13 @@ GATES: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 SAVED: dict[Mode, int] = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 6, "gru": 5}
 """Numbers that a unit of the hidden state keeps of a step for the backward pass, itself among them:
 a program may overwrite y."""
-LANES, MOST_ITEMS = 32, 1024
-"""A GPU's work-groups have whole warps, and no more work-items than this."""
+MOST_ITEMS = 1024
+"""Work-items of a GPU's work-group at most."""
+NEIGHBOURS, TERMS_AT_ONCE = 4, 4
+"""Columns of a GPU's work-item, and terms whose weights it asks for before it multiplies: a loop of
+single loads waits 150 ns for each term (H200)."""
+FEW_COLUMNS = 128
+"""Columns up to which a GPU's work-item has one, as there are work-items to spare."""
 LEAST_PART, MOST_SPLITS = 8, 8
 """Terms of a sum that a work-item of a GPU adds at least, and work-items that share out a sum."""
 MOST_ROWS = 8
@@ -66,8 +71,7 @@ class WeightBlocks(NamedTuple):
 class Product:
     """A product of a work-group's rows with weights, and how these lie.
 
-    Of a row of sums `blocks` vectors of a processor, or numbers of a GPU's work-item, are in
-    registers at once.
+    Of a row of sums `blocks` vectors of a work-item are in registers at once.
     """
 
     columns: int
@@ -82,17 +86,22 @@ class Product:
     @property
     def part(self) -> int:
         """Terms of a sum that a split has."""
-        return ceil_div(self.terms, self.splits)
+        return round_up(ceil_div(self.terms, self.splits), self.terms_at_once)
+
+    @property
+    def terms_at_once(self) -> int:
+        """Terms whose weights are loaded before the first is multiplied."""
+        return 1 if self.is_wide else TERMS_AT_ONCE
 
     @property
     def parts(self) -> int:
         """Sums that splits hand over, 1 at least."""
-        return max(1, (self.splits - 1) * self.blocks * self.tile * self.lanes)
+        return max(1, (self.splits - 1) * self.blocks * self.tile * self.lanes * self.width)
 
     @property
     def across(self) -> int:
         """Columns whose weights lie side by side."""
-        return self.width * self.blocks if self.is_wide else self.columns
+        return self.width * self.blocks if self.is_wide else round_up(self.columns, self.width)
 
     @property
     def stride(self) -> int:
@@ -108,6 +117,9 @@ class Product:
     def of(columns: int, terms: int, tile: int, limits: Limits) -> Product:
         """Return how a device makes a product.
 
+        A GPU's work-group has a work-item for each unit of the hidden state: the fewer ones of
+        columns and terms.
+
         Args:
             columns: of the weights.
             terms: of a sum.
@@ -119,11 +131,13 @@ class Product:
             count = ceil_div(columns, width)
             passes = ceil_div(count, max(1, limits.vector_sums // tile))
             return Product(columns, terms, tile, True, width, 1, ceil_div(count, passes))
-        most = min(MOST_ITEMS, limits.max_work_group) // LANES * LANES
-        blocks = ceil_div(columns, most)
-        lanes = round_up(ceil_div(columns, blocks), LANES)
-        splits = max(1, min(most // lanes, MOST_SPLITS, terms // LEAST_PART))
-        return Product(columns, terms, tile, False, 1, lanes, blocks, splits)
+        most = min(MOST_ITEMS, limits.max_work_group)
+        width = 1 if columns <= FEW_COLUMNS else NEIGHBOURS
+        blocks = ceil_div(columns, width * most)
+        lanes = ceil_div(columns, width * blocks)
+        splits = min(most // lanes, MOST_SPLITS, terms // LEAST_PART)
+        splits = max(splits, ceil_div(min(columns, terms), lanes))
+        return Product(columns, terms, tile, False, width, lanes, blocks, splits)
 
 
 def width_of(items: int, limits: Limits) -> int:
@@ -218,8 +232,7 @@ class Case:
     @property
     def items(self) -> int:
         """Work-items of a work-group: a GPU's has one for each unit at least."""
-        product = self.product
-        return max(product.lanes * product.splits, 1 if self.is_wide else self.hidden)
+        return self.product.lanes * self.product.splits
 
     @property
     def parts(self) -> int:
@@ -284,8 +297,6 @@ def launched(case: Case, batch: int) -> KernelLaunch | LaunchSequence:
     """
     name = "recurrent_backward" if case.is_backward else "recurrent_forward"
     walk = _prepared(case, name, ceil_div(batch, case.tile))
-    if case.is_backward and not case.is_wide:  # the weights lie as the product reads them
-        return walk
     count, product = len(walk.words), case.product
     room = product.stride * product.terms * case.weight_type.item_bytes
     at = 0 if case.is_backward else 1
