@@ -15,7 +15,7 @@ from torch import nn
 
 from ocl_backend.dispatch import layouts as dispatch_layouts
 from ocl_backend.dispatch.tuned import chooser, reload_tuned
-from ocl_backend.ops.conv import convolution, one_tap
+from ocl_backend.ops.conv import apart_taps, convolution
 from oclgen.families.conv import conv_gemm, conv_gemm_plan
 from oclgen.families.winograd import winograd_pixels
 from oclgen.problem import ConvProblem
@@ -205,17 +205,20 @@ def test_three_dimensions(device: Any, layer: nn.Module, monkeypatch: pytest.Mon
         nn.Conv2d(4, 6, 1, stride=(1, 5), groups=2),
         nn.ConvTranspose2d(4, 6, 1, stride=3, output_padding=(1, 2)),
         nn.ConvTranspose2d(4, 6, 1, stride=(5, 1), bias=False),
+        nn.Conv2d(4, 6, (2, 3), stride=3),
+        nn.Conv2d(4, 6, 2, stride=(4, 3), dilation=(3, 2), groups=2),
+        nn.ConvTranspose2d(4, 6, (1, 2), stride=(2, 3), output_padding=1),
     ],
 )
-def test_what_one_tap_does_not_meet_is_zero(
+def test_what_no_tap_meets_is_zero(
     device: Any, layer: Any, last: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU; here on any device."""
 
-    def is_sparse(w: Any, stride: Any, padding: Any) -> bool:
+    def are_sparse(w: Any, shape: Any, stride: Any, *rest: Any) -> bool:
         return tuple(stride) != (1, 1)
 
-    monkeypatch.setattr(one_tap, "is_sparse", is_sparse)
+    monkeypatch.setattr(apart_taps, "are_sparse", are_sparse)
     x = torch.randn(2, 4, 11, 9)
     check_module(device, layer, x.to(memory_format=torch.channels_last) if last else x)
 

@@ -27,9 +27,9 @@ from ocl_backend.dispatch.layouts import (
 from ocl_backend.dispatch.tuned import TunedCall, remember, tuned_call
 from ocl_backend.dtypes import STORAGE
 from ocl_backend.kernels.memory_formats import arranged, image_strides, in_pixels, laid_out_like
+from ocl_backend.ops.conv import apart_taps, long_filters, one_pixel
 from ocl_backend.ops.conv import convolution_unfolded as unfolded
 from ocl_backend.ops.conv import convolution_volumes as volumes
-from ocl_backend.ops.conv import long_filters, one_pixel, one_tap
 from ocl_backend.ops.fused.fused_convolution import Convolving
 from oclgen.families.parts.strided_weights import STRIDES
 from oclgen.problem import ConvProblem, Direction, output_size
@@ -115,10 +115,10 @@ def _backward_data(
     grad: Tensor, w: Tensor, shape: torch.Size, geometry: ConvArguments, pixels: bool
 ) -> Tensor:
     """Return the gradient of an image of `shape`, or the transposed convolution of `grad`."""
-    if one_tap.is_sparse(w, geometry.stride, geometry.padding):
-        dense = geometry._replace(stride=(1, 1), output_padding=(0, 0))
-        few = torch.Size((*shape[:2], *grad.shape[2:]))
-        return one_tap.spread(_backward_data(grad, w, few, dense, pixels), shape, geometry.stride)
+    if apart_taps.are_sparse(w, shape, *geometry[:3], pixels):
+        dense = geometry._replace(stride=(1, 1), dilation=(1, 1), output_padding=(0, 0))
+        met = _backward_data(grad, *apart_taps.as_one_tap(w, shape, grad.shape), dense, pixels)
+        return apart_taps.spread(met, shape, w.shape[2:], geometry.stride, geometry.dilation)
     call = _call("bwd_data", shape, w, grad, geometry, pixels)
     # named, so that the call's workspaces get other memory
     read, filters = arranged(grad, call.pixels), call.readable(w)
