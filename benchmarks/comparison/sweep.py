@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
@@ -20,6 +21,7 @@ from benchmarks.tasks.operators.tasks import tasks as operators
 from benchmarks.tasks.sweep import KIND
 from benchmarks.tasks.sweep import tasks as layers
 from benchmarks.tasks.sweep_calls import Case, call
+from benchmarks.tasks.task import Task
 from benchmarks.timing import Prepare
 
 WORST = 20
@@ -50,7 +52,8 @@ def main(options: Options) -> None:
     Raises:
         SideError: a side does not start.
         ResultError: the file's rows are another device's.
-        ValueError: there are fewer cases than were asked for.
+        ValueError: there are fewer cases than were asked for, or slow ones of the file are not
+            among them.
     """
     result = run(options)
     print(f"\n{tables(result)}")
@@ -88,7 +91,7 @@ def run(options: Options) -> Result:
             result = begun(hello, their_side, options.json, options.note, options.seed)
             slow = {} if options.again is None else below(options.again, result)
             if options.again is not None:
-                made = [task for task in made if (task.kind, task.key) in slow]
+                made = drawn_again(made, slow)
             if options.builders:
                 build(once, [task.what["case"] for task in made], options.device, options.builders)
             suite = Suite(our_side, their_side, clock)
@@ -112,6 +115,25 @@ def below(ratio: float, result: Result, peer: str = "torch") -> dict[tuple[str, 
     """
     rows = [row for row in result.rows if row.kind == KIND]
     return {row.name: row for row in rows if (row.ratio(peer) or inf) < ratio}
+
+
+def drawn_again(made: Sequence[Task], slow: Collection[tuple[str, str]]) -> list[Task]:
+    """Return the tasks of slow rows.
+
+    Args:
+        made: the tasks that the options draw.
+        slow: names of the rows.
+
+    Raises:
+        ValueError: some rows are of another draw.
+    """
+    found = [task for task in made if (task.kind, task.key) in slow]
+    if missing := len(slow) - len(found):
+        raise ValueError(
+            f"{missing} of {len(slow)} slow cases are not among the {len(made)} that are drawn: "
+            "give the --seed, --cases, --most-mib and --operators of the file"
+        )
+    return found
 
 
 def least(first: Row, second: Row) -> Row:

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.comparison.sweep import WORST, below, least, worst
+from benchmarks.comparison.sweep import WORST, below, drawn_again, least, worst
 from benchmarks.report.rows import Result, Row, load
 from benchmarks.tasks import sweep
 from benchmarks.tasks.sweep import Layer, Product
@@ -145,6 +145,14 @@ def test_slow_cases_are_measured_again_and_each_side_s_least_time_counts() -> No
     assert least(again, row).ours_ms == 1.5
     failed = replace(row, ours_ms=None, reason="died")
     assert least(row, failed) == failed
+
+
+def test_slow_cases_of_another_draw_are_named() -> None:
+    made = list(sweep.tasks(1, 5, GPU, 256 * MIB))
+    slow = {(task.kind, task.key) for task in made[3:]}
+    assert drawn_again(made, slow) == made[3:]
+    with pytest.raises(ValueError, match="2 of 2 slow cases are not among the 3 that are drawn"):
+        drawn_again(made[:3], slow)
 
 
 @pytest.mark.sampled(2)
