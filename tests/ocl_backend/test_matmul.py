@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.functional import gelu, linear
 
 from ocl_backend.ops.linear.factors import Matrix, layout
-from tests.ocl_backend.cpu_twin import agree, check, place
+from tests.ocl_backend.cpu_twin import agree, assert_same, check, place
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,25 @@ def test_few_transposed_rows_meet_a_second_factor_that_lies_along_k(device: Any,
 def test_sizes_at_the_edges(device: Any, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     check(device, torch.mm, torch.randn(m, k), torch.randn(k, n))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_lies_around_a_factor_meets_no_result(
+    device: Any, dtype: Any, turned: tuple[bool, bool]
+) -> None:
+    """Panels that are packed may read it."""
+
+    def cut_out(rows: int, columns: int, is_turned: bool) -> Any:
+        shape = (columns, rows) if is_turned else (rows, columns)
+        around = torch.full((shape[0] + 40, shape[1] + 40), torch.nan, dtype=dtype)
+        around[: shape[0], : shape[1]] = torch.rand(shape) / 20
+        found = around.to(place(device))[: shape[0], : shape[1]]
+        return found.t() if is_turned else found
+
+    a, b = cut_out(85, 333, turned[0]), cut_out(333, 45, turned[1])
+    expected = a.cpu().double() @ b.cpu().double()
+    assert_same((a @ b).double(), expected, 2e-2 if dtype is torch.bfloat16 else 1e-5)
 
 
 def test_halves_are_scaled_before_they_are_rounded(device: Any) -> None:

@@ -1,7 +1,8 @@
 <%doc>
 Repacks one operand of a GEMM as panels [batch][panels][k][width] of fp32; or of `pairs`, for
 `gemm_pairs`, [batch][panels][k / 2][width][2] of bf16, the words whose halves its instruction
-multiplies and adds. Past the edges are zeros.
+multiplies and adds. Past the end of k are zeros; past that of x is what can be read as fast as the
+rest, and meets no result: rows once more, or what follows a row in memory.
 
 For CPUs, where local memory is ordinary memory: a work-item fills `steps` steps of k of one panel,
 and turns an operand along k in registers, some of its rows on and on, as caches ask for what follows
@@ -46,56 +47,58 @@ void ${name}(
     __global ${word} *to = ${"(__global uint *)(" if pairs else ""}packed + packed_offset + (long)get_global_id(2) * packed_batch
         + (long)get_global_id(1) * panel + (long)first * ${width}${")" if pairs else ""};
     int p = first;
-    if (x0 + ${width} <= extent) {
 % if along_k:
-        from += (long)x0 * ld;
-        const int whole = first + (last - first) / ${span} * ${span};
+    // rows past the last one are that one
+    const int most = extent - 1 - x0;
+    from += (long)x0 * ld;
+    const int whole = first + (last - first) / ${span} * ${span};
 % if turned == SQUARE:
-        for (int x = 0; x < ${width}; x += ${SQUARE}) {
-            __global uint *into = to + x;
-            for (p = first; p < whole; p += ${span}, into += ${turned * width}) {
-                __global const ushort *row = from + x * (long)ld + p;
+    for (int x = 0; x < ${width}; x += ${SQUARE}) {
+        __global uint *into = to + x;
+        for (p = first; p < whole; p += ${span}, into += ${turned * width}) {
+            __global const ushort *row = from + min(x, most) * (long)ld + p;
 % for i in range(SQUARE):
-                uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
-                row += ld;
+            uint16 row${i} = (uint16)(as_uint8(vload16(0, row)), as_uint8(vload16(1, row)));
+            row += x + ${i} < most ? ld : 0;
 % endfor
-${squares.turn("uint", "                ")}\
+${squares.turn("uint", "            ")}\
 % for i in range(SQUARE):
-                vstore16(row${i}, 0, into + ${i * width});
+            vstore16(row${i}, 0, into + ${i * width});
 % endfor
-            }
         }
+    }
 % else:
 % for x, w in chunks(width, ROWS):
-        for (p = first; p < whole; p += ${span}) {
-            __global ${word} *into = to + (p - first)${" / 2" if pairs else ""} * ${width} + ${x};
+    for (p = first; p < whole; p += ${span}) {
+        __global ${word} *into = to + (p - first)${" / 2" if pairs else ""} * ${width} + ${x};
 % for i in range(w):
-<% row = f"from + {x + i} * (long)ld + p" %>\
-            const ${word}${BLOCK} row${i} = ${f"as_uint{BLOCK}(vload{2 * BLOCK}(0, {row}))" if pairs else f"LOAD{BLOCK}({row})"};
+<% row = f"from + min({x + i}, most) * (long)ld + p" %>\
+        const ${word}${BLOCK} row${i} = ${f"as_uint{BLOCK}(vload{2 * BLOCK}(0, {row}))" if pairs else f"LOAD{BLOCK}({row})"};
 % endfor
 % for s in range(BLOCK):
-            ${store(w, vector_of((lane(f"row{i}", BLOCK, s) for i in range(w)), word), f"into + {s * width}")};
+        ${store(w, vector_of((lane(f"row{i}", BLOCK, s) for i in range(w)), word), f"into + {s * width}")};
 % endfor
-        }
+    }
 % endfor
 % endif
-        to += (whole - first)${" / 2" if pairs else ""} * ${width};
-        p = whole;
-        from -= (long)x0 * ld;
+    to += (whole - first)${" / 2" if pairs else ""} * ${width};
+    p = whole;
+    from -= (long)x0 * ld;
 % else:
-        for (; ${whole}; ${step}, to += ${width}) {
+    // rows whose vectors end before the operand does
+    const int past = max(x0 + ${width} - extent, 0), reads = min(last, k - (past + ld - 1) / max(ld, 1));
+    for (; ${whole.replace("last", "reads")}; ${step}, to += ${width}) {
 % if pairs:
-            __global const ushort *low = from + (long)p * ld + x0, *high = low + ld;
+        __global const ushort *low = from + (long)p * ld + x0, *high = low + ld;
 % else:
-            __global const elem_t *row = from + (long)p * ld + x0;
+        __global const elem_t *row = from + (long)p * ld + x0;
 % endif
 % for x, w in chunks(width):
 <% value = f"{load(w, f'low + {x}')} | {load(w, f'high + {x}')} << 16" if pairs else f"LOAD{w}(row + {x})" %>\
-            ${store(w, value, f"to + {x}")};
+        ${store(w, value, f"to + {x}")};
 % endfor
-        }
-% endif
     }
+% endif
     for (; p < last; ${step}, to += ${width}) {
         for (int x = 0; x < ${width}; ++x) {
             const long at = ${"(long)(x0 + x) * ld + p" if along_k else "(long)p * ld + x0 + x"};
