@@ -151,11 +151,13 @@ def of_patches(problem: Problem, variant: Variant) -> Features:
     used = prod(size / covered(size, each) for size, each in zip(sizes, patch, strict=True))
     lanes = config.vec_c * config.local_c if problem.layout == "nhwc" else 1
     channels = problem.in_channels
+    kept = (prod(window) + prod(patch)) * config.vec_c
     return {
         "used of patches": used,
         "used of channels": channels / covered(channels, lanes),
         "reads of a result": log2(prod(window) / prod(patch) / phases),
         "results of a work-item": log2(prod(patch) * config.vec_c * getattr(config, "rounds", 1)),
+        "numbers of a patch": log2(kept),
     }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from ocl_backend.ops.sequence.recurrent_choice import is_faster, is_stepped
-from ocl_backend.ops.sequence.recurrent_kernels import rows_of_group
+from ocl_backend.ops.sequence.recurrent_kernels import Product, rows_of_group
 from ocl_backend.ops.sequence.recurrent_steps import Block, rows_of_block
 from oclgen.limits import KIB, Limits
 from tests import torch_processes
@@ -176,6 +176,18 @@ def test_a_block_has_all_units_of_its_rows(hidden: int, is_backward: bool) -> No
             assert 4 * block.tile * (terms + block.items) <= limits.most_local_bytes
             assert block.columns == (hidden if is_backward else 4 * hidden)
             assert block.weight_blocks.stride >= block.columns
+
+
+@pytest.mark.parametrize("gates", [1, 3, 4])
+@pytest.mark.parametrize("hidden", [1, 2, 23, 130, 251, 490, 1021, 1024])
+def test_a_walk_has_work_items_for_all_columns_and_units(hidden: int, gates: int) -> None:
+    for columns, terms in ((gates * hidden, hidden), (hidden, gates * hidden)):
+        product = Product.of(columns, terms, 1, GPU)
+        assert product.lanes * product.width * product.blocks >= columns
+        assert hidden <= product.lanes * product.splits <= GPU.max_work_group
+        assert product.splits * product.part >= terms
+        assert product.part % product.terms_at_once == 0
+        assert product.across % product.width == 0  # rows of weights are aligned
 
 
 def test_rows_of_a_group_fit_into_local_memory() -> None:

@@ -135,8 +135,8 @@ class Product:
         width = 1 if columns <= FEW_COLUMNS else NEIGHBOURS
         blocks = ceil_div(columns, width * most)
         lanes = ceil_div(columns, width * blocks)
-        splits = min(most // lanes, MOST_SPLITS, terms // LEAST_PART)
-        splits = max(splits, ceil_div(min(columns, terms), lanes))
+        splits = max(1, min(most // lanes, MOST_SPLITS, terms // LEAST_PART))
+        lanes = max(lanes, ceil_div(min(columns, terms), splits))
         return Product(columns, terms, tile, False, width, lanes, blocks, splits)
 
 
