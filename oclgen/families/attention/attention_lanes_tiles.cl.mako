@@ -1,8 +1,8 @@
 <%doc>
 What the kernels of attention_lanes are made of: rows turned, tiles, products, masks and dropout.
 
-Where another thread shares the core, instructions are the limit of products, not multiply-adds: four turns of their
-loops are written out, which share the counting. Lines stay a loop: text of several lines was up to 2 % slower.
+Where another thread shares the core, instructions are the limit of scores, not multiply-adds: four turns of their loop
+are written out, which share the counting. Lines stay a loop: text of several lines was up to 2 % slower.
 
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, fold, vectors, sums, masked   as in attention_lanes
@@ -48,7 +48,6 @@ void ${name}_${rows}_${width}_${last}(__${to} float *sums, const int sum_pitch, 
     ${wf} sum${m}_${c} = vload${wide}(${c}, sums + ${m} * sum_pitch)${f" * shrink[{m}]" if shrinks else ""};
 % endfor
 % endfor
-#pragma unroll 4
     for (int row = 0; row < count; ++row) {
 % for c in range(width):
         const ${wf} items${c} = ${items(wide, items_of[c], f"other + row * pitch + {c * wide}")};
