@@ -81,6 +81,8 @@ def _on_processor(
     # `out_tile` are pixels; the model was made without the tiles of `gemm_columns`
     if "out_tile" in values or ("tile_n" not in values and "item_n" not in values):
         known = known._replace(tile_m=0, tile_n=0)
+    if "unroll_k" in values and values.get("pack_b"):  # nor did its guesses write steps out
+        known = known._replace(numbers=known.numbers | {"config unroll_k": 0.0})
     found = {
         **known.numbers,
         **_of_plan(problem, plan, grid, limits),

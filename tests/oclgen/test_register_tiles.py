@@ -12,6 +12,7 @@ import pytest
 
 from oclgen.families import FAMILIES, valid_configs
 from oclgen.families.gemm import gemm_register
+from oclgen.families.gemm.gemm_parts import empty_slice
 from oclgen.families.gemm.gemm_register_tiles import (
     MOST_BLOCKS,
     Preparation,
@@ -19,6 +20,7 @@ from oclgen.families.gemm.gemm_register_tiles import (
     blocks_of_item,
     cost,
     fitting,
+    steps_at_once,
     tiles,
 )
 from oclgen.limits import Limits
@@ -94,6 +96,39 @@ def test_a_b_along_k_is_packed_where_several_rows_of_tiles_read_it(
             config = next(valid_configs(FAMILIES["gemm_register"], problem, device))
             assert config.pack_b == packed
             assert config.item_m >= m or packed
+
+
+def test_rows_of_b_that_push_each_other_out_are_packed() -> None:
+    """256 floats are 1 KiB; a vector of AVX-512 is a line, which is read once."""
+    apart, near = GemmProblem(256, 256, 256), GemmProblem(256, 264, 256)
+    avx512 = replace(AVX2, native_float_width=16)
+    for problem, limits, are_packed in (
+        (apart, AVX2, True),
+        (near, AVX2, False),
+        (apart, avx512, False),
+    ):
+        found = gemm_register.guesses(problem, limits)
+        assert all(config.pack_b for config in found) == are_packed, problem.key()
+
+
+@pytest.mark.parametrize("trans_a", [False, True])
+def test_steps_of_operands_that_lie_in_panels_are_written_out(trans_a: bool) -> None:
+    for config in gemm_register.guesses(GemmProblem(600, 300, 402, trans_a=trans_a), AVX2):
+        in_panels = config.pack_b and (config.pack_a or not trans_a)
+        assert (config.unroll_k > 1) == in_panels, config
+
+
+@pytest.mark.parametrize("split_k", [1, 2, 7, 30, 100])
+def test_steps_that_are_written_out_leave_no_slice_empty(split_k: int) -> None:
+    for k in range(3, 2**16, 997):
+        steps = steps_at_once(GemmProblem(48, 48, k), Preparation(False, True, split_k), Tile(6, 2))
+        assert empty_slice(k, split_k, 1) or not empty_slice(k, split_k, steps), k
+
+
+def test_of_as_many_columns_a_tile_of_few_sums_is_not_guessed_behind_a_higher_one() -> None:
+    for m in range(300, 540, 20):
+        found = [(c.item_m, c.item_n) for c in gemm_register.guesses(GemmProblem(m, m, m), AVX2)]
+        assert not ((4, 16) in found and (6, 16) in found[: found.index((4, 16))])
 
 
 def test_tiles_enough_for_all_cores_need_no_slices() -> None:

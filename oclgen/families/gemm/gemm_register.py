@@ -22,6 +22,7 @@ from oclgen.families.gemm.gemm_register_tiles import (
     guessed,
     preparations,
     rows_ahead,
+    steps_at_once,
 )
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
@@ -280,7 +281,8 @@ def _on_cpu(
 ) -> Config:
     item_n = tile.vectors * width
     return Config(
-        item_m=tile.rows, item_n=item_n, vec_n=width, local_m=1, local_n=1, unroll_k=1,
+        item_m=tile.rows, item_n=item_n, vec_n=width, local_m=1, local_n=1,
+        unroll_k=steps_at_once(problem, prepared, tile),
         pack_a=prepared.pack_a, pack_b=prepared.pack_b, order="m", split_k=prepared.split_k,
         loop_m=blocks_of_item(problem, limits, tile, item_n),
         ahead=0 if prepared.pack_b else rows_ahead(problem, item_n),

@@ -32,6 +32,11 @@ PANEL, FEW_SLICES, FEW_TILES, MANY_ROWS, LARGE = 600, 3, 2, 128, 2**20
 their sum; rows of tiles up to which a panel is hardly read again; rows of A from which B is packed;
 items of a small B. 23x4056x3744 took 38.9 ms in one slice, 33.0 with B packed, 21 in four slices
 and more (AVX2)."""
+APART = 1024
+"""Bytes between rows of B of whose multiples all lines share four places of a way of the nearest
+cache (4 KiB), and push each other out. As it lies B then takes, of 40 rows of A and more, 0.98 to
+1.2 times as long as packed, in bf16 up to 3.3, and up to 2.05 where rows are 4 KiB apart (AVX2).
+With AVX-512, whose vector is a line, which is read once, it takes 0.89 to 1.03."""
 FEW = 200
 """Up to this m n / (m + n), slices cost less than packing: each is written and read again."""
 ROWS, VECTORS = 12, 8
@@ -70,6 +75,10 @@ MOST_BLOCKS = 8
 """Tiles of a work-item at most, which read the same columns of B from the nearest cache."""
 RANKED = 16
 """LRU bound. To guess for one product, its tiles are asked for some six times."""
+STEPS = 4
+"""Steps of packed operands that are written out: they share a loop's instructions, which are the
+limit where another thread uses the core. 256x256x256 then takes 0.9 of the time with AVX2's
+vectors, and as long as before where the thread is alone."""
 AHEAD = (16, 8)
 """Steps of k by which rows of B are asked for ahead, if the nearest cache holds them all, or else:
 6x7440x2640 takes 4.0 ms and without 13.3, 16x1024x1024, whose rows share a set, 0.35 and 0.45."""
@@ -155,7 +164,18 @@ def guessed(
     if is_short and size * problem.n > PAGE and results > NEAR_RESULTS:
         long = tuple(tile for tile in found if size * width * tile.vectors >= RUN)
         found = long or found  # narrow vectors have no tile so wide
-    return found[:TILES]
+    few = found[:TILES]
+    return tuple(tile for at, tile in enumerate(few) if not _is_worse(tile, few[:at]))
+
+
+def _is_worse(tile: Tile, before: Iterable[Tile]) -> bool:
+    """Say whether a tile keeps a core busy by its last sum, and one of as many columns costs less.
+
+    The model of times takes such tiles for faster than they are: 512x512x512 took 0.94 of the time
+    with 6x2 vectors of 8 that it took with 4x2.
+    """
+    is_small = tile.rows * tile.vectors <= IN_FLIGHT
+    return is_small and any(one.vectors == tile.vectors and one.rows > tile.rows for one in before)
 
 
 @lru_cache(maxsize=RANKED)
@@ -243,6 +263,8 @@ def preparations(
         widens: whether A is of 16 bits.
     """
     found = _preparations(problem, limits, width)
+    if problem.m >= WORTH_PACKING and _push_out(problem, limits):
+        found = [one for one in found if one.pack_b]
     return dict.fromkeys(one._replace(pack_a=True) for one in found) if widens else found
 
 
@@ -267,6 +289,13 @@ def _preparations(problem: GemmProblem, limits: Limits, width: int) -> Iterable[
     copied = Preparation(False, True, split)
     found = (copied, as_it_lies) if packed else (as_it_lies, copied)
     return *found, Preparation(True, True, split)
+
+
+def _push_out(problem: GemmProblem, limits: Limits) -> bool:
+    """Say whether lines of a B that is not packed push each other out before all is read."""
+    reads_lines_again = limits.native_float_width * DTYPES["fp32"] < LINE
+    lies_along_n = not problem.trans_b and "n" not in problem.free
+    return reads_lines_again and lies_along_n and problem.n * DTYPES[problem.dtype] % APART == 0
 
 
 def _is_cheaper(problem: GemmProblem, limits: Limits, width: int) -> bool:
@@ -301,6 +330,22 @@ def _slices_held(problem: GemmProblem, limits: Limits, width: int) -> int:
     is_far = not (problem.trans_a or problem.trans_b) and problem.k * problem.n > LARGE
     slices = round(problem.k / PANEL)
     return slices if is_far and is_read_again and slices >= FEW_SLICES else 1
+
+
+def steps_at_once(problem: GemmProblem, prepared: Preparation, tile: Tile) -> int:
+    """Return the steps of the reduction that a guess writes out; no slice of k is empty by them.
+
+    Compilers load early what all steps read, and sums then leave the registers where rows of an
+    operand lie apart. Of one vector of columns loads are the limit.
+
+    Args:
+        problem: the product.
+        prepared: which operands are packed, and the slices of k.
+        tile: of a work-item.
+    """
+    lies_apart = not prepared.pack_b or (problem.trans_a and not prepared.pack_a)
+    is_long = problem.k >= STEPS * prepared.split_k**2
+    return STEPS if is_long and tile.vectors > 1 and not lies_apart else 1
 
 
 def rows_ahead(problem: GemmProblem, item_n: int) -> int:
