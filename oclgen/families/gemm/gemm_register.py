@@ -24,6 +24,7 @@ from oclgen.families.gemm.gemm_register_tiles import (
     rows_ahead,
     steps_at_once,
 )
+from oclgen.families.gemm.gemm_stream import is_streamed
 from oclgen.families.gemm.gemm_tiles import pack_panels, panels_of
 from oclgen.families.parts.blocking import fill
 from oclgen.families.parts.caches import LINE
@@ -208,12 +209,11 @@ def workspaces(problem: GemmProblem, config: Config) -> tuple[tuple[str, int], .
 
 def guesses(problem: GemmProblem, limits: Limits) -> list[Config]:
     """Return configs for an untuned problem, best guess first; some may not be valid."""
+    if limits.kind != "cpu":
+        return [*_guesses_sharing(problem, limits), *_guesses_alone(problem, limits)]
     for_pairs = _is_of_pairs(problem, limits) and problem.m >= ROWS_FOR_PAIRS
-    if for_pairs or are_fastest(problem, limits):
-        return []
-    if limits.kind == "cpu":
-        return _guesses_on_cpu(problem, limits)
-    return [*_guesses_sharing(problem, limits), *_guesses_alone(problem, limits)]
+    others = for_pairs or are_fastest(problem, limits) or is_streamed(problem, limits)
+    return [] if others else _guesses_on_cpu(problem, limits)
 
 
 def _is_of_pairs(problem: GemmProblem, limits: Limits) -> bool:
