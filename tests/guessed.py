@@ -8,7 +8,7 @@ from oclgen.families import preferred, valid_configs
 from oclgen.families.conv import conv_pixels_weights, conv_register
 from oclgen.families.conv.conv_amx import shares_tiles
 from oclgen.families.conv.conv_as_gemm import lowered
-from oclgen.families.gemm import gemm_dot_pairs, gemm_pairs, gemm_register
+from oclgen.families.gemm import gemm_dot_pairs, gemm_pairs, gemm_register, gemm_stream
 from oclgen.families.gemm.gemm_amx_blocks import are_fastest
 from oclgen.limits import Limits
 from oclgen.problem import ConvProblem, GemmProblem, Problem
@@ -36,6 +36,8 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
         return conv_pixels_weights.is_left_to_another(problem, limits)
     if name in ("conv_lines_weights", "winograd_blocked_weights"):
         return conv_pixels_weights.is_multiplied(problem.dtype, limits)
+    if name == "gemm_stream":
+        return not gemm_stream.is_streamed(problem, limits)
     if not name.endswith(("gemm_register", "gemm_pairs", "gemm_dot", "gemm_dot_pairs")):
         return False
     product = lowered(problem) if isinstance(problem, ConvProblem) else problem
@@ -46,4 +48,6 @@ def is_left_to_another(name: str, problem: Problem, limits: Limits) -> bool:
     most = gemm_dot_pairs.SHORT_ROWS if is_short else gemm_dot_pairs.MOST_ROWS
     wide = name.endswith("gemm_dot_pairs") and product.m > most
     dots = name.endswith("gemm_pairs") and gemm_pairs.is_left_to_dots(product)
+    if name.endswith("gemm_register") and gemm_stream.is_streamed(product, limits):
+        return True
     return wide or dots or (many and for_pairs) or are_fastest(product, limits)

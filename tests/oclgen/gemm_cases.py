@@ -19,6 +19,7 @@ from oclgen.families.gemm import (
     gemm_pairs,
     gemm_register,
     gemm_staged,
+    gemm_stream,
     gemm_tall,
 )
 from oclgen.problem import DTYPES, GemmProblem
@@ -91,6 +92,13 @@ COLUMN_CONFIGS = (
     COLUMNS,
     replace(COLUMNS, item_m=1, vec_n=1, unroll_k=1, local_k=8, split_k=2),
     replace(COLUMNS, item_m=8, unroll_k=2, local_n=8, local_k=32),
+)
+
+STREAMED = gemm_stream.Config(item_m=2, tile_n=16, vec_n=4, unroll_k=4, split_k=1)
+STREAM_CONFIGS = (
+    STREAMED,
+    replace(STREAMED, item_m=1, vec_n=1, unroll_k=1, split_k=2),
+    replace(STREAMED, item_m=5, tile_n=64, vec_n=8, unroll_k=8),
 )
 
 TALL = gemm_tall.Config(item_m=2, item_n=8, local_m=8, local_n=2)
@@ -197,6 +205,7 @@ VARIANTS = [Variant("gemm_register", config) for config in REGISTERS]
 VARIANTS += [Variant("gemm_staged", config) for config in STAGEDS]
 VARIANTS += [Variant("gemm_dot", config) for config in DOTS]
 VARIANTS += [Variant("gemm_columns", config) for config in COLUMN_CONFIGS]
+VARIANTS += [Variant("gemm_stream", config) for config in STREAM_CONFIGS]
 VARIANTS += [Variant("gemm_tall", config) for config in TALLS]
 VARIANTS += [Variant("gemm_long", config) for config in LONGS]
 DEFAULTS = [
@@ -204,6 +213,7 @@ DEFAULTS = [
     Variant("gemm_staged", gemm_staged.DEFAULT),
     Variant("gemm_dot", gemm_dot.DEFAULT),
     Variant("gemm_columns", gemm_columns.DEFAULT),
+    Variant("gemm_stream", gemm_stream.DEFAULT),
     Variant("gemm_tall", gemm_tall.DEFAULT),
     Variant("gemm_long", gemm_long.DEFAULT),
 ]
@@ -265,6 +275,10 @@ COLUMNS_CONFIGS = st.builds(
         split_k=(1, 2),
     ),
 )  # fmt: skip
+ANY_STREAM = st.builds(
+    gemm_stream.Config,
+    **one_of(item_m=(1, 2, 5), tile_n=(8, 24), vec_n=(1, 4, 8), unroll_k=(1, 3, 8), split_k=(1, 2)),
+)
 TALL_CONFIGS = st.builds(
     gemm_tall.Config,
     **one_of(
@@ -284,5 +298,6 @@ ANY_VARIANT = st.one_of(
     st.builds(Variant, st.just("gemm_long"), LONG_CONFIGS),
     st.builds(Variant, st.just("gemm_register"), REGISTER_CONFIGS),
     st.builds(Variant, st.just("gemm_staged"), STAGED_CONFIGS),
+    st.builds(Variant, st.just("gemm_stream"), ANY_STREAM),
     st.builds(Variant, st.just("gemm_tall"), TALL_CONFIGS),
 )

@@ -22,6 +22,7 @@ from tests.oclgen.gemm_cases import (
     DOT,
     REGISTER,
     STAGED,
+    STREAMED,
     VARIANTS,
     label,
     problems,
@@ -40,6 +41,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "gemm_columns": {
         "item_m": 1, "vec_n": 2, "unroll_k": 2, "local_n": 4, "local_k": 2, "split_k": 2,
     },
+    "gemm_stream": {"item_m": 1, "tile_n": 32, "vec_n": 8, "unroll_k": 2, "split_k": 2},
     "gemm_dot": {
         "item_m": 1, "item_n": 2, "vec_k": 8, "local_k": 8, "local_n": 1, "split_k": 2,
     },
@@ -62,6 +64,7 @@ def texts(plan: Plan) -> list[str]:
         ("gemm_staged", STAGED),
         ("gemm_dot", DOT),
         ("gemm_columns", COLUMNS),
+        ("gemm_stream", STREAMED),
     ],
 )
 def test_every_parameter_changes_the_text(family: str, base: Any) -> None:
@@ -98,6 +101,8 @@ def test_one_program_serves_many_sizes(variant: Variant) -> None:
         (replace(COLUMNS, unroll_k=3), ODD, ("unroll_k=3",)),
         (replace(COLUMNS, vec_n=8), GemmProblem(3, 5, 7), ("vec_n=8", "n=5")),
         (replace(COLUMNS, item_m=64), ODD, ("256", "128")),
+        (replace(STREAMED, vec_n=3), ODD, ("vec_n=3",)),
+        (replace(STREAMED, tile_n=18), ODD, ("vec_n=4", "tile_n=18")),
         (replace(COLUMNS, local_k=1024), ODD, ("2 x 1024 x 1", "2048", "64")),
         (replace(DOT, local_k=6), ODD, ("local_k=6",)),
         (replace(DOT, item_m=20, item_n=20), ODD, ("1600", "512")),
@@ -159,7 +164,7 @@ def test_launches_are_whole(problem: GemmProblem, variant: Variant) -> None:
 @pytest.mark.parametrize("family", ["gemm_register", "gemm_staged", "gemm_dot"])
 @pytest.mark.parametrize(
     "problem",
-    [GemmProblem(1, 1, 1), GemmProblem(1, 4096, 4096), GemmProblem(1024, 1024, 1024, trans_b=True)],
+    [GemmProblem(1, 1, 1), GemmProblem(1, 2000, 2000), GemmProblem(1024, 1024, 1024, trans_b=True)],
     ids=GemmProblem.key,
 )
 def test_seeds_are_valid_and_the_space_is_small(

@@ -41,8 +41,8 @@ CPUS_ALONE = {
     "conv_as_gemm_pairs", "conv_pairs",
     "conv_lines_weights", "conv_pairs_weights", "conv_pixels_weights", "conv_register",
     "conv_register_weights",
-    "gemm_amx", "gemm_dot_pairs", "gemm_pairs", "packed_dots", "packed_lanes", "winograd_blocked",
-    "winograd_blocked_weights",
+    "gemm_amx", "gemm_dot_pairs", "gemm_pairs", "gemm_stream", "packed_dots", "packed_lanes",
+    "winograd_blocked", "winograd_blocked_weights",
 }  # fmt: skip
 """Families that guess for CPUs alone."""
 FOR_CPUS = CPUS_ALONE | {

@@ -49,6 +49,11 @@ class Config(BaseConfig):
     split_k: Parts
 
     @property
+    def item_n(self) -> int:
+        """Columns of C per work-item."""
+        return self.tile_n
+
+    @property
     def local_bytes(self) -> int:
         """Bytes of the sums of a work-item."""
         return FLOAT_BYTES * self.item_m * self.tile_n
@@ -86,7 +91,7 @@ def is_streamed(problem: GemmProblem | ConvProblem, limits: Limits) -> bool:
     return is_far and problem.m <= MOST_ROWS and problem.n >= LEAST_COLUMNS and problem.batch == 1
 
 
-TRAITS = Traits(rank=33, leads=is_streamed)
+TRAITS = Traits(rank=86, leads=is_streamed)
 
 
 def serves(problem: Problem) -> TypeGuard[GemmProblem]:
