@@ -17,7 +17,7 @@ from oclgen.family import BaseConfig, Traits
 from oclgen.limits import KIB, Limits
 from oclgen.parameters import Item, Parts, Range, Unroll, Vector
 from oclgen.plan import Frame, Launch, LazyText, Needs, Plan, ceil_div, round_up
-from oclgen.problem import DTYPES, ConvProblem, GemmProblem, Problem, divided_by, of_floats
+from oclgen.problem import DTYPES, GemmProblem, Problem, divided_by, of_floats
 from oclgen.registers import Registers, covered, outer_product
 from oclgen.render import VECTOR_WIDTHS, dtype_preamble, render
 
@@ -83,9 +83,9 @@ class Config(BaseConfig):
 DEFAULT = Config(item_m=2, tile_n=256, vec_n=1, unroll_k=4, split_k=1)
 
 
-def is_streamed(problem: GemmProblem | ConvProblem, limits: Limits) -> bool:
+def is_streamed(problem: Problem, limits: Limits) -> bool:
     """Say whether it is faster than any other family: few rows, and a B far from a processor."""
-    if limits.kind != "cpu" or not isinstance(problem, GemmProblem) or not serves(problem):
+    if limits.kind != "cpu" or not serves(problem):
         return False
     is_far = problem.n * problem.k * DTYPES[problem.dtype] >= FAR
     return is_far and problem.m <= MOST_ROWS and problem.n >= LEAST_COLUMNS and problem.batch == 1
