@@ -22,7 +22,8 @@ LAYER = ConvProblem(4, 32, 14, 14, 48, 1, 1)
 REGISTER = FAMILIES["gemm_register"].DEFAULT
 TILE = replace(REGISTER, item_m=6, item_n=32, vec_n=16, local_m=1, local_n=1, order="m")
 DECLARING = {
-    "gemm_register", "gemm_dot", "gemm_columns", "conv_register", "conv_register_weights",
+    "gemm_register", "gemm_dot", "gemm_columns", "gemm_stream", "conv_register",
+    "conv_register_weights",
     "conv_pixels_weights", "conv_lines_weights",
     "conv_as_gemm_register", "depthwise", "depthwise_weights", "winograd_blocked",
     "winograd_blocked_weights",
