@@ -186,7 +186,7 @@ def test_rows_of_a_wide_b_are_asked_for_ahead() -> None:
     [
         (23, 4056, 3744, 6),
         (40, 1944, 2496, 4),
-        (9, 4056, 3744, 1),  # two rows of tiles hardly read a panel again
+        (10, 4056, 3744, 1),  # two rows of tiles hardly read a panel again
         (23, 4056, 1200, 1),  # two slices, whose sum costs more
         (23, 272, 3744, 1),  # a small B
         (300, 4056, 3744, 1),  # many rows, for which B is packed
