@@ -58,9 +58,13 @@ SMOOTH = (
         "functional.pad({a}, (1, 0))",
         "{a}.index_select({d}, torch.zeros_like({a}).int()[0].view(-1))",
     ),
-    *("functional.scaled_dot_product_attention({a}, {a}, {b})",),
+    *("functional.scaled_dot_product_attention(*[{a}.contiguous()] * 2, {b}.contiguous())",),
 )
-"""Expressions of operands a and b, a number c and a dimension d."""
+"""Expressions of operands a and b, a number c and a dimension d.
+
+Attention keeps its result for its gradient, so that a program may not write to it. The CPU's does
+not where rows lie apart, and accepts such a program.
+"""
 KINKED = (
     *("torch.relu({a})", "torch.maximum({a}, {b})", "{a}.amax({d})", "{a}.clamp(-1, 0.5)"),
     *("torch.where({a} > {b}, {a}, {b})", "functional.leaky_relu({a})", "{a}.abs()"),
