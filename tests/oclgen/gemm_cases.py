@@ -94,7 +94,7 @@ COLUMN_CONFIGS = (
     replace(COLUMNS, item_m=8, unroll_k=2, local_n=8, local_k=32),
 )
 
-STREAMED = gemm_stream.Config(item_m=2, tile_n=16, vec_n=4, unroll_k=4, split_k=1)
+STREAMED = gemm_stream.Config(item_m=2, tile_n=32, vec_n=4, unroll_k=4, split_k=1)
 STREAM_CONFIGS = (
     STREAMED,
     replace(STREAMED, item_m=1, vec_n=1, unroll_k=1, split_k=2),

@@ -230,7 +230,7 @@ def test_sums_fit_the_registers_of_a_processor(name: str, width: int) -> None:
     [
         (384, 96, 12544, (False, False), 49),  # slices whose lines stay in the cache
         (3072, 768, 196, (True, True), 1),  # many results: slices would be written and read again
-        (8, 512, 4096, (False, False), 2),  # no second strip in a line; tiles are few for 16 cores
+        (8, 512, 4000, (False, False), 2),  # no second strip in a line; tiles are few for 16 cores
     ],
 )
 def test_a_processor_reads_a_transposed_side_once(

@@ -18,7 +18,7 @@ PRODUCT = GemmProblem(16, 16, 401_408)
 STEM = ConvProblem(8, 3, 224, 224, 16, 3, 3, pad_h=1, pad_w=1, direction="bwd_weights")
 PIXELS = ConvProblem(8, 16, 224, 224, 16, 1, 1, direction="bwd_weights", layout="nhwc")
 CUT = {
-    "gemm_register", "gemm_staged", "gemm_async", "gemm_long",
+    "gemm_register", "gemm_staged", "gemm_async", "gemm_long", "gemm_stream",
     "conv_gemm", "conv_async", "conv_register_weights", "conv_pixels_weights",
     "conv_lines_weights",
     "conv_as_gemm_register", "conv_as_gemm_staged", "conv_as_gemm_async",

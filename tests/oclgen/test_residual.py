@@ -58,6 +58,7 @@ OF_PRODUCTS: dict[str, tuple[Any, ...]] = {
     "gemm_staged": gemm_cases.STAGEDS,
     "gemm_dot": gemm_cases.DOTS,
     "gemm_columns": gemm_cases.COLUMN_CONFIGS,
+    "gemm_stream": gemm_cases.STREAM_CONFIGS,
     "gemm_async": (*gemm_cases.ASYNCS, gemm_cases.STREAM),
     "gemm_mma": gemm_cases.MMAS,
     "gemm_pairs": gemm_cases.PAIRSES,
