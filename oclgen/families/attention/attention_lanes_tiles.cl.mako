@@ -1,9 +1,6 @@
 <%doc>
 What the kernels of attention_lanes are made of: rows turned, tiles, products, masks and dropout.
 
-Where another thread shares the core, instructions are the limit of scores, not multiply-adds: four turns of their loop
-are written out, which share the counting. Lines stay a loop: text of several lines was up to 2 % slower.
-
 preamble    typedef of elem_t and the macros LOADn and STOREn
 direction, vec, fold, vectors, sums, masked   as in attention_lanes
 load_part, philox, kept     as in attention_tiles
@@ -227,7 +224,6 @@ void scores${width}(
     ${wf} ${", ".join(f"sum{m}_{v} = 0.0f" for v in range(width))};
 % endfor
 % if place == "global":
-#pragma unroll 1
     for (int line = 0; line < size; line += ${line_items}) {
 % for m in range(sums):
     ASK_FOR(row${m} + ${sums} * pitch + line, 3);
@@ -239,10 +235,8 @@ void scores${width}(
 % endfor
     }
 % endif
-#pragma unroll 4
     for (int i = line; i < ${line_end}; i += ${fold}) {
 % else:
-#pragma unroll 4
     for (int i = 0; i < size; i += ${fold}) {
 % endif
 % for v in range(width):
